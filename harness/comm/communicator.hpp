@@ -1,0 +1,86 @@
+#pragma once
+// Includes neither mpi.h nor nccl.h.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/device.hpp"
+
+namespace shardbench {
+
+enum class ReduceOp : std::uint8_t { sum, max };
+
+/// `count` elements at `data` on the communicator's device.
+struct BufferView {
+  void* data = nullptr;
+  std::size_t count = 0;
+  Dtype dtype = Dtype::f32;
+  std::size_t bytes() const { return count * bytes_of(dtype); }
+};
+
+/// Bytes handed to the communicator, counted where the call is made: nothing else in the program feeds these.
+struct Traffic {
+  std::uint64_t calls = 0;
+  std::uint64_t payload_bytes = 0;  ///< see formulas: the whole reduced / gathered / exchanged buffer, or the message
+};
+
+/// Collectives over one group of ranks. Host back ends finish before they return; device back ends enqueue on `stream`.
+/// Every rank of the group makes the same calls in the same order, from one thread at a time per communicator.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual std::string_view backend() const = 0;  ///< "self", "mpi", "nccl": a report column
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Ranks with equal `color` form a group ordered by `key`; nullptr for a negative color. Collective.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  virtual void all_reduce(BufferView data, ReduceOp op, Stream& stream) = 0;
+  /// to = this rank's 1/size of the sum over ranks of `from` (count = size * to.count, equal shards).
+  virtual void reduce_scatter(BufferView from, BufferView to, Stream& stream) = 0;
+  /// to = the ranks' `from`s in rank order (to.count = size * from.count, equal shards).
+  virtual void all_gather(BufferView from, BufferView to, Stream& stream) = 0;
+  /// Sends from[r-th block of send_counts] to rank r; counts in elements, blocks back to back.
+  virtual void all_to_all(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
+                          std::vector<std::size_t> const& receive_counts, Stream& stream) = 0;
+  virtual void broadcast(BufferView data, int root, Stream& stream) = 0;
+  virtual void send(BufferView data, int peer, int tag, Stream& stream) = 0;
+  virtual void receive(BufferView data, int peer, int tag, Stream& stream) = 0;
+  /// Blocks the calling thread until all ranks are here.
+  virtual void barrier() = 0;
+  /// What this communicator moved since its start.
+  Traffic traffic() const { return traffic_; }
+
+ protected:
+  void count(std::size_t payload_bytes) {
+    ++traffic_.calls;
+    traffic_.payload_bytes += payload_bytes;
+  }
+
+ private:
+  Traffic traffic_;
+};
+
+/// A group of one: collectives copy, send and receive are errors. Tests and the unsharded baseline.
+std::unique_ptr<Communicator> make_self_communicator();
+
+/// All MPI ranks of the job. MPI must be started (MpiProcess).
+std::unique_ptr<Communicator> make_mpi_communicator();
+
+/// Starts MPI with THREAD_MULTIPLE and ends it. Exactly one per process, in main.
+class MpiProcess {
+ public:
+  MpiProcess(int* argc, char*** argv);
+  ~MpiProcess();
+  MpiProcess(MpiProcess const&) = delete;
+  MpiProcess& operator=(MpiProcess const&) = delete;
+  /// True when a launcher (mpirun, srun) started this process as part of a job, judged by the environment only.
+  static bool launched();
+  /// "Open MPI v4.1.4 ..." for the versions column.
+  static std::string_view library_version();
+  /// Ends every rank of the job at once with this exit code.
+  [[noreturn]] static void abort(int exit_code);
+};
+
+}  // namespace shardbench

@@ -1,0 +1,92 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/config/parallel_config.hpp"
+#include "kernels/core/dtype.hpp"
+
+namespace shardbench {
+
+enum class Scope : std::uint8_t { layer, model, size_ };
+enum class PhaseKind : std::uint8_t { train, prefill, decode, size_ };
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, cuda_emulated, size_ };
+std::string_view to_string(Scope scope);
+std::string_view to_string(PhaseKind phase);
+std::string_view to_string(DeviceKind device);
+
+/// One configuration: what to run and how to measure it. Plain data with defaults; validate() after reading.
+struct Experiment {
+  std::string model_name = "gpt2";  ///< as given: preset or path
+  ModelConfig model;                ///< resolved, with `layers` cut when asked
+  ParallelConfig parallel;
+  std::int64_t layers = 0;          ///< 0: all of the model's
+  std::int64_t seq = 0;             ///< 0: the lesser of 1024 and what the model allows
+  std::int64_t micro_batch = 1;     ///< samples a rank takes at once
+  std::int64_t global_batch = 0;    ///< samples a step over all ranks, 0: micro_batch * dp
+  Dtype precision = Dtype::f32;
+  Dtype gradient_dtype = Dtype::f32;
+  Scope scope = Scope::model;
+  PhaseKind phase = PhaseKind::train;
+  DeviceKind device = DeviceKind::automatic;
+  std::int64_t ranks = 0;           ///< 0: as many as the cut needs
+  double bucket_mb = 25;            ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
+  double router_skew = 0;           ///< 0: forced balance
+  double capacity = 0;              ///< expert capacity factor, 0: dropless
+  bool check = false;
+  bool verify_collectives = false;
+  std::int64_t warmup = 2;
+  std::int64_t max_iterations = 30;
+  double max_seconds = 10;          ///< cap of the timed iterations
+  double target_ci_pct = 3;         ///< stop when the 95% interval of the median is this narrow
+  std::uint64_t seed = 1234;
+
+  std::int64_t microbatches() const { return global_batch / (micro_batch * parallel.dp); }
+};
+
+/// Sets one field from text, by the name of its flag without dashes ("tp", "micro-batch", "layers", ...): the command
+/// line and the YAML files both come through here. Throws InputError: flag, value, what is allowed.
+void set_field(Experiment& experiment, std::string_view flag, std::string_view value);
+
+/// One row of the table of fields, for --help and for the command column.
+struct FieldInfo {
+  std::string_view flag;     ///< "micro-batch"
+  std::string_view allowed;  ///< "integer >= 1"
+  std::string_view help;     ///< one line
+  bool is_switch;            ///< takes no value on the command line
+};
+std::vector<FieldInfo> experiment_fields();
+std::string field_text(Experiment const& experiment, std::string_view flag);
+
+/// Fills what was left open (seq, global_batch, ranks, schedule from vpp) from the model and checks every rule.
+/// Throws InputError for bad values and IllegalConfig for cuts that the model or the rank count does not allow.
+void resolve(Experiment& experiment);
+
+/// The flags that reproduce this experiment (only those that differ from the defaults), parseable by set_field.
+std::string command_flags(Experiment const& experiment);
+
+/// A list of values per flag: the cross product is the sweep, in order of the flags as given, last fastest.
+struct SweepAxes {
+  std::vector<std::pair<std::string, std::vector<std::string>>> axes;
+};
+
+/// Splits "1,2,4" (quotes not needed); throws InputError on empty items.
+std::vector<std::string> split_list(std::string_view flag, std::string_view text);
+
+/// Every point of the cross product over `base`, not yet resolved (a point may be illegal: resolve() says).
+std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes);
+
+/// A sweep from YAML: each key is a flag, each value a scalar or a list. Throws InputError with file and line.
+struct SweepSpec {
+  Experiment base;
+  SweepAxes axes;
+};
+SweepSpec read_sweep_spec(std::string const& path);
+SweepSpec parse_sweep_spec(std::string_view yaml, std::string_view name);
+
+/// Bytes with a binary suffix (K, M, G; nccl-tests' rule), e.g. "64K" = 65536. Throws InputError on anything else.
+std::int64_t parse_bytes(std::string_view flag, std::string_view text);
+
+}  // namespace shardbench

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/config/model_config.hpp"
+
+namespace shardbench {
+
+enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zb_h1, zb_v, dualpipe, size_ };
+std::string_view to_string(ScheduleKind kind);
+
+enum class Recompute : std::uint8_t { none, selective, full, size_ };
+std::string_view to_string(Recompute kind);
+
+enum class CpMethod : std::uint8_t { ring, all_gather, ulysses, size_ };
+std::string_view to_string(CpMethod method);
+
+/// How the model is cut: degrees only; meshes, groups and shapes are derived.
+struct ParallelConfig {
+  std::int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  std::int64_t etp = 1;          ///< tensor parallel degree of the experts
+  std::int64_t vpp = 1;          ///< model chunks per stage; above 1 means interleaved
+  int zero_stage = 0;            ///< 0 to 3
+  std::int64_t shard_ranks = 0;  ///< HSDP: ranks a ZeRO shard is spread over, 0 means all of dp
+  bool sequence_parallel = false;
+  double tp_sync_fraction = 1;   ///< partially synchronised tensor parallelism
+  std::string tp_overlap = "none";  ///< none | chunked
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  Recompute recompute = Recompute::none;
+  std::int64_t recompute_layers = 0;  ///< layers per stage that recompute, 0 means all
+  CpMethod cp_method = CpMethod::ring;
+  std::string strategy;          ///< path of a strategy YAML, empty for the built-in Megatron cut
+  std::int64_t ranks() const { return dp * tp * pp * cp; }
+  bool operator==(ParallelConfig const&) const = default;
+};
+
+/// Every rule the pair breaks, in words that name the rule, the value and the legal values; empty when it is legal.
+/// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here.
+std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfig const& parallel);
+
+/// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
+std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);
+
+/// ceil(vocab / (128*tp)) * 128*tp (Megatron make-vocab-size-divisible-by).
+std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by = 128);
+
+/// Layers of each pipeline stage; leftovers go to the inner stages (case P04). With `embedding_and_head_as_layers`
+/// the first and last stage count one layer more each.
+std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages, bool embedding_and_head_as_layers = false);
+
+}  // namespace shardbench

@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+
+#include "kernels/core/device.hpp"
+
+namespace shardbench {
+
+enum class ActivationKind : std::uint8_t { gelu_tanh, gelu_erf, silu };
+
+/// y = f(x), or with `gated` y = f(x[:, :cols]) * x[:, cols:] where x is [rows, 2*cols] (gate first, then up).
+struct ActivationForwardArgs {
+  ActivationKind kind = ActivationKind::gelu_tanh;
+  bool gated = false;
+  void const* x = nullptr;
+  void* y = nullptr;  ///< [rows, cols]
+  std::int64_t rows = 0, cols = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+/// dx from dy and the forward's x; dx may be x itself.
+struct ActivationBackwardArgs {
+  ActivationKind kind = ActivationKind::gelu_tanh;
+  bool gated = false;
+  void const* dy = nullptr;  ///< [rows, cols]
+  void const* x = nullptr;   ///< [rows, cols or 2*cols]
+  void* dx = nullptr;        ///< like x
+  std::int64_t rows = 0, cols = 0;
+  Dtype dtype = Dtype::f32;
+};
+
+}  // namespace shardbench

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+
+#include "kernels/core/device.hpp"
+
+namespace shardbench {
+
+/// C[m,n] = op(A) op(B) + beta * C (+ bias[n] on every row), row-major, products accumulated in fp32.
+struct GemmArgs {
+  void const* a = nullptr;     ///< [m,k], or [k,m] when transpose_a
+  void const* b = nullptr;     ///< [k,n], or [n,k] when transpose_b
+  void* c = nullptr;           ///< [m,n]
+  void const* bias = nullptr;  ///< [n] of input_dtype, or nullptr
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between rows as stored
+  bool transpose_a = false, transpose_b = false;
+  float beta = 0;  ///< 0 overwrites (C may hold NaN), 1 adds
+  Dtype input_dtype = Dtype::f32;
+  Dtype output_dtype = Dtype::f32;
+};
+
+/// One product per group over rows that lie group after group: rows [offsets[g], offsets[g+1]) of A and C use B[g].
+/// With `weight_gradient`, C[g] = A[rows of g]^T B[rows of g] instead (A [rows,m], B [rows,n], C [groups,m,n]).
+struct GroupedGemmArgs {
+  void const* a = nullptr;
+  void const* b = nullptr;
+  void* c = nullptr;
+  std::int32_t const* offsets = nullptr;  ///< [groups + 1], on the host
+  std::int64_t groups = 0, m = 0, n = 0, k = 0;
+  bool transpose_b = false;  ///< B[g] is [n,k] when set, [k,n] otherwise
+  bool weight_gradient = false;
+  float beta = 0;
+  Dtype input_dtype = Dtype::f32;
+  Dtype output_dtype = Dtype::f32;
+};
+
+}  // namespace shardbench

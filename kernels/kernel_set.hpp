@@ -1,0 +1,48 @@
+#pragma once
+#include "kernels/activation/activation.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/cross_entropy/cross_entropy.hpp"
+#include "kernels/elementwise/elementwise.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/gemm/gemm.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/rope/rope.hpp"
+
+namespace shardbench {
+
+/// Every operation of one back end. Pointers are device pointers; a call enqueues on `stream` and may return early.
+/// Zero-sized arguments are legal and do nothing.
+struct KernelSet {
+  std::string_view name;              ///< "host", "reference", "cuda"
+  std::string_view attention_kernel;  ///< what attention runs, for the report column
+  void (*gemm)(Stream&, GemmArgs const&);
+  void (*grouped_gemm)(Stream&, GroupedGemmArgs const&);
+  void (*attention_forward)(Stream&, AttentionForwardArgs const&);
+  void (*attention_backward)(Stream&, AttentionBackwardArgs const&);
+  void (*norm_forward)(Stream&, NormForwardArgs const&);
+  void (*norm_backward)(Stream&, NormBackwardArgs const&);
+  void (*rope)(Stream&, RopeArgs const&);
+  void (*activation_forward)(Stream&, ActivationForwardArgs const&);
+  void (*activation_backward)(Stream&, ActivationBackwardArgs const&);
+  void (*embedding_forward)(Stream&, EmbeddingForwardArgs const&);
+  void (*embedding_backward)(Stream&, EmbeddingBackwardArgs const&);
+  void (*cross_entropy_max)(Stream&, CrossEntropyMaxArgs const&);
+  void (*cross_entropy_sum)(Stream&, CrossEntropySumArgs const&);
+  void (*cross_entropy_loss)(Stream&, CrossEntropyLossArgs const&);
+  void (*cross_entropy_backward)(Stream&, CrossEntropyBackwardArgs const&);
+  void (*adamw)(Stream&, AdamWArgs const&);
+  void (*add)(Stream&, AddArgs const&);
+  void (*column_sum)(Stream&, ColumnSumArgs const&);
+  void (*copy_block)(Stream&, CopyBlockArgs const&);
+  void (*square_sum)(Stream&, SquareSumArgs const&);
+  void (*scale)(Stream&, ScaleArgs const&);
+};
+
+/// Vectorised CPU kernels; GEMM goes to the CPU BLAS.
+KernelSet const& host_kernels();
+
+/// The same contracts as obvious loops in double: what every other kernel is checked against. Runs on host pointers.
+KernelSet const& reference_kernels();
+
+}  // namespace shardbench

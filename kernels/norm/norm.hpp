@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+
+#include "kernels/core/device.hpp"
+
+namespace shardbench {
+
+enum class NormKind : std::uint8_t { layer_norm, rms_norm };
+
+/// y = normalise(x + residual) * (weight + weight_offset) + bias over the last dim, statistics in fp32.
+struct NormForwardArgs {
+  NormKind kind = NormKind::layer_norm;
+  void const* x = nullptr;         ///< [rows, cols]
+  void const* residual = nullptr;  ///< [rows, cols] or nullptr
+  void* sum = nullptr;             ///< receives x + residual when residual is given
+  void const* weight = nullptr;    ///< [cols]
+  void const* bias = nullptr;      ///< [cols] or nullptr
+  void* y = nullptr;               ///< [rows, cols]
+  float* mean = nullptr;           ///< [rows], layer_norm only
+  float* rstd = nullptr;           ///< [rows]
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t x_stride = 0, y_stride = 0;  ///< elements between rows (per-head norms read a slice); residual and sum: cols
+  float eps = 1e-5f;
+  float weight_offset = 0;  ///< 1 for Gemma
+  Dtype dtype = Dtype::f32;
+};
+
+/// dx = d(norm)/dx * dy (+ dsum); dweight and dbias (fp32, summed over rows) are written, or added to when `accumulate`.
+struct NormBackwardArgs {
+  NormKind kind = NormKind::layer_norm;
+  void const* dy = nullptr;      ///< [rows, cols]
+  void const* x = nullptr;       ///< the normalised input (x, or sum when a residual was added)
+  void const* weight = nullptr;
+  float const* mean = nullptr;
+  float const* rstd = nullptr;
+  void const* dsum = nullptr;    ///< gradient arriving at the sum by the residual path, or nullptr; may equal dx
+  void* dx = nullptr;
+  float* dweight = nullptr;      ///< [cols] or nullptr (then dbias is left too)
+  float* dbias = nullptr;        ///< [cols] or nullptr
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t x_stride = 0, y_stride = 0;  ///< rows of x, dsum and dx; rows of dy
+  float weight_offset = 0;
+  bool accumulate = false;
+  Dtype dtype = Dtype::f32;
+};
+
+}  // namespace shardbench
