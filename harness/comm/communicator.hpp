@@ -1,5 +1,6 @@
 #pragma once
 // Includes neither mpi.h nor nccl.h.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,10 @@ struct Traffic {
 };
 
 /// Collectives over one group of ranks. Host back ends finish before they return; device back ends enqueue on `stream`.
-/// Every rank of the group makes the same calls in the same order, from one thread at a time per communicator.
+/// Every rank of the group makes the same collective calls in the same order, from one thread at a time per
+/// communicator; send and receive may run on several threads at once when their tags differ. Reductions take f32, bf16,
+/// f64 and i32; the other calls move any dtype. Payload (Traffic): the buffer of an all-reduce or broadcast, the full
+/// input of a reduce-scatter or all-to-all, the gathered output of an all-gather, a message once, at its sender.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -50,23 +54,30 @@ class Communicator {
   /// Blocks the calling thread until all ranks are here.
   virtual void barrier() = 0;
   /// What this communicator moved since its start.
-  Traffic traffic() const { return traffic_; }
+  Traffic traffic() const { return {calls_.load(), payload_bytes_.load()}; }
 
  protected:
   void count(std::size_t payload_bytes) {
-    ++traffic_.calls;
-    traffic_.payload_bytes += payload_bytes;
+    ++calls_;
+    payload_bytes_ += payload_bytes;
   }
 
  private:
-  Traffic traffic_;
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> payload_bytes_{0};
 };
 
 /// A group of one: collectives copy, send and receive are errors. Tests and the unsharded baseline.
 std::unique_ptr<Communicator> make_self_communicator();
 
-/// All MPI ranks of the job. MPI must be started (MpiProcess).
-std::unique_ptr<Communicator> make_mpi_communicator();
+/// Most elements handed to one MPI call, whose counts are int; larger buffers go in pieces.
+inline constexpr std::size_t largest_mpi_count = std::size_t{1} << 30;
+
+/// All MPI ranks of the job. MPI must be started (MpiProcess). Collective. `largest_count` is inherited by splits;
+/// it is smaller than the default only in tests.
+/// bf16 reductions add in float and round to bf16 after each addition (nearest even), as a ring of bf16 messages does:
+/// the relative error of a sum of positive terms is below (size - 1) * 2^-9.
+std::unique_ptr<Communicator> make_mpi_communicator(std::size_t largest_count = largest_mpi_count);
 
 /// Starts MPI with THREAD_MULTIPLE and ends it. Exactly one per process, in main.
 class MpiProcess {

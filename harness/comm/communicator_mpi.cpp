@@ -1,0 +1,293 @@
+#include <fmt/format.h>
+#include <mpi.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "harness/comm/communicator.hpp"
+#include "harness/comm/mpi_check.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+// bf16 on the wire is an opaque 2-byte type: MPI has no bf16, and widening to f32 would double the bytes moved.
+template <bool maximum>
+void reduce_bf16(void* in, void* inout, int* length, MPI_Datatype*) {
+  auto const* from = static_cast<Bf16 const*>(in);
+  auto* to = static_cast<Bf16*>(inout);
+  for (int i = 0; i < *length; ++i) {
+    float const a = to_float(from[i]);
+    float const b = to_float(to[i]);
+    to[i] = to_bf16(maximum ? (a > b || a != a ? a : b) : a + b);
+  }
+}
+
+// Made once MPI runs and kept until the process ends: every communicator shares them.
+struct Bf16Reduction {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Op sum = MPI_OP_NULL, max = MPI_OP_NULL;
+  Bf16Reduction() {
+    MPI_CHECK(MPI_Type_contiguous(sizeof(Bf16), MPI_BYTE, &type));
+    MPI_CHECK(MPI_Type_commit(&type));
+    MPI_CHECK(MPI_Op_create(&reduce_bf16<false>, 1, &sum));
+    MPI_CHECK(MPI_Op_create(&reduce_bf16<true>, 1, &max));
+  }
+};
+
+Bf16Reduction const& bf16_reduction() {
+  static Bf16Reduction const reduction;
+  return reduction;
+}
+
+MPI_Datatype to_mpi(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32: return MPI_FLOAT;
+    case Dtype::f64: return MPI_DOUBLE;
+    case Dtype::i32: return MPI_INT32_T;
+    case Dtype::bf16: return bf16_reduction().type;
+    case Dtype::u8:
+    case Dtype::fp8: return MPI_BYTE;
+    case Dtype::size_: break;
+  }
+  throw_error(__FILE__, __LINE__, "unknown dtype");
+}
+
+MPI_Op to_mpi(ReduceOp op, Dtype dtype) {
+  VALIDATE(dtype != Dtype::u8 && dtype != Dtype::fp8,
+           fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(dtype)));
+  if (dtype == Dtype::bf16) return op == ReduceOp::sum ? bf16_reduction().sum : bf16_reduction().max;
+  return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
+}
+
+std::byte* at(BufferView view, std::size_t element) {
+  return static_cast<std::byte*>(view.data) + element * bytes_of(view.dtype);
+}
+
+// Calls piece(offset, count) over [0, count) in pieces that fit MPI's int; once, with 0, for an empty buffer.
+template <class Piece>
+void in_pieces(std::size_t count, std::size_t largest, Piece piece) {
+  std::size_t offset = 0;
+  do {
+    std::size_t const now = std::min(largest, count - offset);
+    piece(offset, static_cast<int>(now));
+    offset += now;
+  } while (offset < count);
+}
+
+// Waits without holding the core: the partner may be computing on it. Yields first, since most messages are near.
+void wait_politely(MPI_Request& request, MPI_Status* status) {
+  using clock = std::chrono::steady_clock;
+  thread_local bool const precise = prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0) == 0;  // default slack is 50 us
+  static_cast<void>(precise);
+  constexpr std::chrono::microseconds patience(20), longest_sleep(20);
+  auto const start = clock::now();
+  for (auto sleep = std::chrono::microseconds(2);;) {
+    int done = 0;
+    MPI_CHECK(MPI_Test(&request, &done, status));
+    if (done) return;
+    if (clock::now() - start < patience) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(sleep);
+      sleep = std::min(2 * sleep, longest_sleep);
+    }
+  }
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, std::size_t largest) : comm_(comm), largest_(largest) {
+    MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));  // by default an error ends the job unexplained
+    MPI_CHECK(MPI_Comm_rank(comm_, &rank_));
+    MPI_CHECK(MPI_Comm_size(comm_, &size_));
+  }
+  ~MpiCommunicator() override {
+    int finalized = 0;
+    if (MPI_Finalized(&finalized) == MPI_SUCCESS && !finalized) MPI_Comm_free(&comm_);
+  }
+  MpiCommunicator(MpiCommunicator const&) = delete;
+  MpiCommunicator& operator=(MpiCommunicator const&) = delete;
+
+  std::string_view backend() const final { return "mpi"; }
+  int rank() const final { return rank_; }
+  int size() const final { return size_; }
+
+  std::unique_ptr<Communicator> split(int color, int key) final {
+    MPI_Comm sub = MPI_COMM_NULL;
+    MPI_CHECK(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &sub));
+    return sub == MPI_COMM_NULL ? nullptr : std::make_unique<MpiCommunicator>(sub, largest_);
+  }
+
+  void all_reduce(BufferView data, ReduceOp op, Stream&) final {
+    count(data.bytes());
+    in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
+      MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, at(data, offset), n, to_mpi(data.dtype), to_mpi(op, data.dtype), comm_));
+    });
+  }
+
+  void reduce_scatter(BufferView from, BufferView to, Stream&) final {
+    validate_shards(from, to, "reduce_scatter");
+    count(from.bytes());
+    bool const in_place = overlap(from, to);
+    VALIDATE(!in_place || to.data == at(from, rank_index() * to.count),
+             "reduce_scatter output overlaps its input (only this rank's own block may)");
+    if (in_place || from.count > largest_) return reduce_to_each(from, to);
+    MPI_CHECK(MPI_Reduce_scatter_block(from.data, to.data, static_cast<int>(to.count), to_mpi(from.dtype),
+                                       to_mpi(ReduceOp::sum, from.dtype), comm_));
+  }
+
+  void all_gather(BufferView from, BufferView to, Stream&) final {
+    validate_shards(to, from, "all_gather");
+    count(to.bytes());
+    bool const in_place = overlap(from, to);
+    VALIDATE(!in_place || from.data == at(to, rank_index() * from.count),
+             "all_gather input overlaps its output (only this rank's own block may)");
+    if (to.count > largest_) return gather_in_pieces(from, to, in_place);
+    MPI_Datatype const type = to_mpi(from.dtype);
+    MPI_CHECK(MPI_Allgather(in_place ? MPI_IN_PLACE : from.data, static_cast<int>(from.count), type, to.data,
+                            static_cast<int>(from.count), type, comm_));
+  }
+
+  void all_to_all(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
+                  std::vector<std::size_t> const& receive_counts, Stream&) final {
+    validate_blocks(from, send_counts, "sent");
+    validate_blocks(to, receive_counts, "received");
+    VALIDATE(from.dtype == to.dtype && !overlap(from, to), "all_to_all buffers overlap or differ in dtype");
+    VALIDATE(send_counts[rank_index()] == receive_counts[rank_index()], "all_to_all: a rank's own block has two sizes");
+    count(from.bytes());
+    exchange(from, send_counts, to, receive_counts);
+  }
+
+  void broadcast(BufferView data, int root, Stream&) final {
+    count(data.bytes());
+    in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
+      MPI_CHECK(MPI_Bcast(at(data, offset), n, to_mpi(data.dtype), root, comm_));
+    });
+  }
+
+  void send(BufferView data, int peer, int tag, Stream&) final {
+    count(data.bytes());
+    in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_CHECK(MPI_Isend(at(data, offset), n, to_mpi(data.dtype), peer, tag, comm_, &request));
+      wait_politely(request, MPI_STATUS_IGNORE);
+    });
+  }
+
+  void receive(BufferView data, int peer, int tag, Stream&) final {
+    count(0);
+    in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Status status;
+      MPI_CHECK(MPI_Irecv(at(data, offset), n, to_mpi(data.dtype), peer, tag, comm_, &request));
+      wait_politely(request, &status);
+      int got = 0;
+      MPI_CHECK(MPI_Get_count(&status, to_mpi(data.dtype), &got));
+      VALIDATE(got == n, fmt::format("message of {} elements from rank {} with tag {}, {} expected", got, peer, tag, n));
+    });
+  }
+
+  void barrier() final { MPI_CHECK(MPI_Barrier(comm_)); }
+
+ private:
+  std::size_t rank_index() const { return static_cast<std::size_t>(rank_); }
+  std::size_t group_size() const { return static_cast<std::size_t>(size_); }
+
+  static bool overlap(BufferView a, BufferView b) {
+    return a.bytes() > 0 && b.bytes() > 0 && at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
+  }
+
+  void validate_shards(BufferView whole, BufferView shard, char const* call) const {
+    VALIDATE(whole.dtype == shard.dtype && whole.count == group_size() * shard.count,
+             fmt::format("{}: {} {} elements over {} ranks, {} {} per rank", call, whole.count, to_string(whole.dtype),
+                         size_, shard.count, to_string(shard.dtype)));
+  }
+
+  void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, char const* what) const {
+    VALIDATE(counts.size() == group_size() && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
+             fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
+  }
+
+  // Block by block to its owner: no count or offset grows beyond a piece, and only the own block is written.
+  void reduce_to_each(BufferView from, BufferView to) {
+    MPI_Datatype const type = to_mpi(from.dtype);
+    MPI_Op const op = to_mpi(ReduceOp::sum, from.dtype);
+    for (int root = 0; root < size_; ++root) {
+      std::size_t const first = static_cast<std::size_t>(root) * to.count;
+      in_pieces(to.count, largest_, [&](std::size_t offset, int n) {
+        void const* input = at(from, first + offset);
+        bool const own = root == rank_ && input == at(to, offset);
+        MPI_CHECK(MPI_Reduce(own ? MPI_IN_PLACE : input, root == rank_ ? at(to, offset) : nullptr, n, type, op, root, comm_));
+      });
+    }
+  }
+
+  // A piece of every rank's shard at a time: the receive type's extent is a whole shard, so pieces land in place.
+  void gather_in_pieces(BufferView from, BufferView to, bool in_place) {
+    MPI_Datatype const type = to_mpi(from.dtype);
+    in_pieces(from.count, std::max(largest_ / group_size(), std::size_t{1}), [&](std::size_t offset, int n) {
+      MPI_Datatype piece = MPI_DATATYPE_NULL, strided = MPI_DATATYPE_NULL;
+      MPI_CHECK(MPI_Type_contiguous(n, type, &piece));
+      MPI_CHECK(MPI_Type_create_resized(piece, 0, static_cast<MPI_Aint>(from.bytes()), &strided));
+      MPI_CHECK(MPI_Type_commit(&strided));
+      int const code = MPI_Allgather(in_place ? MPI_IN_PLACE : at(from, offset), n, type, at(to, offset), 1, strided, comm_);
+      MPI_CHECK(MPI_Type_free(&strided));
+      MPI_CHECK(MPI_Type_free(&piece));
+      mpi_check(code, "MPI_Allgather", __FILE__, __LINE__);
+    });
+  }
+
+  // Not MPI_Alltoallv: its counts and offsets are int, and no rank knows alone whether every rank's fit. Two peers agree on
+  // their block, hence on its pieces. Round k goes to the rank k above and comes from the rank k below.
+  void exchange(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
+                std::vector<std::size_t> const& receive_counts) {
+    std::vector<std::size_t> sent_at(group_size()), received_at(group_size());
+    std::exclusive_scan(send_counts.begin(), send_counts.end(), sent_at.begin(), std::size_t{0});
+    std::exclusive_scan(receive_counts.begin(), receive_counts.end(), received_at.begin(), std::size_t{0});
+    MPI_Datatype const type = to_mpi(from.dtype);
+    std::vector<MPI_Request> requests;
+    for (std::size_t k = 1; k < group_size(); ++k) {
+      std::size_t const below = (rank_index() + group_size() - k) % group_size();
+      in_pieces(receive_counts[below], largest_, [&](std::size_t offset, int n) {
+        MPI_CHECK(MPI_Irecv(at(to, received_at[below] + offset), n, type, static_cast<int>(below), exchange_tag, comm_,
+                            &requests.emplace_back(MPI_REQUEST_NULL)));
+      });
+    }
+    for (std::size_t k = 1; k < group_size(); ++k) {
+      std::size_t const above = (rank_index() + k) % group_size();
+      in_pieces(send_counts[above], largest_, [&](std::size_t offset, int n) {
+        MPI_CHECK(MPI_Isend(at(from, sent_at[above] + offset), n, type, static_cast<int>(above), exchange_tag, comm_,
+                            &requests.emplace_back(MPI_REQUEST_NULL)));
+      });
+    }
+    std::size_t const own = rank_index();
+    if (send_counts[own] > 0)
+      std::memcpy(at(to, received_at[own]), at(from, sent_at[own]), send_counts[own] * bytes_of(from.dtype));
+    MPI_CHECK(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+  }
+
+  static constexpr int exchange_tag = 32767;  // the largest tag every MPI has; callers' tags stay below it
+  MPI_Comm comm_;
+  std::size_t largest_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(std::size_t largest_count) {
+  VALIDATE(largest_count >= 1 && largest_count <= static_cast<std::size_t>(std::numeric_limits<int>::max()),
+           fmt::format("largest count {} is no positive int", largest_count));
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  return std::make_unique<MpiCommunicator>(copy, largest_count);
+}
+
+}  // namespace shardbench

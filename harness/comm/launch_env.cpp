@@ -1,0 +1,83 @@
+#include "harness/comm/launch_env.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+int parse_number(char const* name, std::string_view whole, std::string_view text) {
+  int value = 0;
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    throw InputError(fmt::format("environment variable {} is '{}': a number >= 0 is allowed", name, whole));
+  return value;
+}
+
+std::optional<int> first_number(Environment const& environment, std::initializer_list<char const*> names) {
+  for (char const* name : names)
+    if (char const* text = environment(name); text && *text) return parse_number(name, text, text);
+  return std::nullopt;
+}
+
+// Slurm's short form of tasks per node: "8(x2),4" is 8, 8, 4.
+int tasks_of_node(char const* name, std::string_view list, int node) {
+  for (std::string_view rest = list; !rest.empty();) {
+    auto const comma = rest.find(',');
+    std::string_view item = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    int repeat = 1;
+    if (auto const open = item.find("(x"); open != std::string_view::npos && item.ends_with(')')) {
+      repeat = parse_number(name, list, item.substr(open + 2, item.size() - open - 3));
+      item = item.substr(0, open);
+    }
+    int const tasks = parse_number(name, list, item);
+    if (node < repeat) return tasks;
+    node -= repeat;
+  }
+  throw InputError(fmt::format("environment variable {} is '{}': it has no entry for this node (SLURM_NODEID)", name, list));
+}
+
+}  // namespace
+
+char const* process_environment(char const* name) { return std::getenv(name); }
+
+bool launched_as_job(Environment const& environment) {
+  auto const set = [&](char const* name) {
+    char const* text = environment(name);
+    return text && *text;
+  };
+  if (set("OMPI_COMM_WORLD_SIZE") || set("PMIX_RANK") || (set("PMI_RANK") && set("PMI_SIZE"))) return true;
+  if (!set("SLURM_STEP_ID") && !set("SLURM_STEPID")) return false;
+  return first_number(environment, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1) > 1;
+}
+
+int local_rank(Environment const& environment) {
+  return first_number(environment, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "LOCAL_RANK"})
+      .value_or(0);
+}
+
+int local_size(Environment const& environment) {
+  if (auto const size = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})) return *size;
+  constexpr char const* slurm = "SLURM_STEP_TASKS_PER_NODE";
+  if (char const* list = environment(slurm); list && *list)
+    return tasks_of_node(slurm, list, first_number(environment, {"SLURM_NODEID"}).value_or(0));
+  return first_number(environment, {"LOCAL_WORLD_SIZE"}).value_or(1);
+}
+
+int device_of_local_rank(int rank, int size, int devices, bool share) {
+  if (devices < 1) throw InputError("no device on this machine: at least one is needed");
+  if (size > devices && !share)
+    throw InputError(fmt::format("{} ranks on this machine but {} device{}: at most one rank per device is allowed", size,
+                                 devices, devices == 1 ? "" : "s"));
+  return rank % devices;
+}
+
+}  // namespace shardbench

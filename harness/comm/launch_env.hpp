@@ -1,0 +1,28 @@
+#pragma once
+#include <functional>
+
+namespace shardbench {
+
+/// Looks up an environment variable; nullptr when it is not set.
+using Environment = std::function<char const*(char const* name)>;
+
+/// The environment of this process.
+char const* process_environment(char const* name);
+
+/// True when a launcher (Open MPI, MPICH, Intel MPI, PMIx, srun) started this process as part of a job. A shell inside a Slurm
+/// allocation is not part of one: only a step of several tasks is.
+bool launched_as_job(Environment const& environment);
+
+/// This process among those of its machine: OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID or LOCAL_RANK, else
+/// 0. Throws InputError when the variable holds no number.
+int local_rank(Environment const& environment = process_environment);
+
+/// Processes of the job on this machine: OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS, SLURM_STEP_TASKS_PER_NODE or
+/// LOCAL_WORLD_SIZE, else 1. Throws InputError when the variable cannot be read.
+int local_size(Environment const& environment = process_environment);
+
+/// The device of a local rank, one each; with `share` ranks take turns on fewer devices. Throws InputError with both
+/// numbers when there are more ranks than devices.
+int device_of_local_rank(int local_rank, int local_size, int devices, bool share);
+
+}  // namespace shardbench
