@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs each libFuzzer target of tests/fuzz for SECONDS_EACH (20) from its corpus; without clang it says so and ends well.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+seconds=${SECONDS_EACH:-20}
+
+scripts/setup.sh --no-plots --fuzzers || { echo "fuzz: left out, clang with libFuzzer is not to be had here"; exit 0; }
+probe=$(mktemp -d)
+trap 'rm -rf "$probe"' EXIT
+echo 'extern "C" int LLVMFuzzerTestOneInput(unsigned char const*, unsigned long) { return 0; }' >"$probe/probe.cpp"
+if ! clang++ -fsanitize=fuzzer,address "$probe/probe.cpp" -o "$probe/probe" 2>/dev/null; then
+  echo "fuzz: left out, this clang has no libFuzzer"
+  exit 0
+fi
+
+export BUILD_DIR=build-fuzz
+scripts/build.sh -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DSHARDBENCH_FUZZERS=ON -DSHARDBENCH_CUDA=OFF \
+  -DSHARDBENCH_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_RELEASE=-O1 -- fuzzers
+for fuzzer in "$BUILD_DIR"/bin/fuzz_*; do
+  name=$(basename "$fuzzer")
+  corpus=tests/fuzz/corpus/${name#fuzz_}
+  folders=("$probe/$name") # new inputs go to the first folder; the committed corpus is only read
+  mkdir -p "$probe/$name"
+  [ ! -d "$corpus" ] || folders+=("$corpus")
+  "$fuzzer" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=4096 -artifact_prefix="$BUILD_DIR/" \
+    "${folders[@]}" >"$probe/log" 2>&1 || { tail -60 "$probe/log" >&2; echo "fuzz: $name failed" >&2; exit 1; }
+  echo "fuzz: $name: $(tail -1 "$probe/log")"
+done
+echo "fuzz: clean"
