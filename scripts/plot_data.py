@@ -1,0 +1,139 @@
+"""Reads a summary CSV for plotting: which rows can be shown, how they are called, and what the caption must say."""
+import collections
+import csv
+import math
+
+AXES = ("tp", "cp", "dp", "pp", "ep")
+
+# Okabe and Ito's palette, told apart with any colour vision, plus greys for idle time.
+COLOURS = {"compute": "#0072B2", "tp": "#D55E00", "cp": "#009E73", "dp": "#E69F00", "pp": "#CC79A7", "ep": "#56B4E9",
+           "comm": "#D55E00", "bubble": "#8C8C8C", "idle": "#D9D9D9"}
+TEXT_COLUMNS = ("source", "outcome", "reason", "model", "precision", "cp_method", "tp_overlap", "schedule", "recompute",
+                "strategy", "scope", "phase", "device", "host", "system", "sequence_parallel", "comm_backend",
+                "software_stack", "attention_kernel")
+REQUIRED = ("outcome", "ranks", "dp", "tp", "pp", "step_ms_p50", "compute_ms", "exposed_comm_ms", "idle_ms",
+            "tokens_per_s", "memory_peak_bytes")
+# What tells configurations apart, with the short name used in labels.
+IDENTITY = (("source", ""), ("model", ""), ("precision", ""), ("layers", "layers"), ("seq", "seq"),
+            ("micro_batch", "micro"), ("global_batch", "batch"), ("vpp", "vpp"), ("cp_method", ""), ("etp", "etp"),
+            ("zero_stage", "zero"), ("sequence_parallel", "sp"), ("tp_sync_fraction", "sync"), ("tp_overlap", "overlap"),
+            ("schedule", ""), ("recompute", "recompute"), ("strategy", ""), ("phase", ""), ("system", ""))
+
+
+class BadInput(Exception):
+    """The user's input is wrong; the text is the one line to print."""
+
+
+Sweep = collections.namedtuple("Sweep", "path rows caption")
+
+
+def read_sweep(path, top):
+    """The `top` fastest rows that passed, each with a `label`, and a caption that accounts for all the others."""
+    rows = [convert(path, line, row) for line, row in enumerate(read_cells(path), start=2)]
+    passed = [row for row in rows if row["outcome"] == "passed" and row["step_ms_p50"]]
+    if not passed:
+        raise BadInput(f"{path}: none of the {len(rows)} rows passed and has a step time: nothing to plot")
+    passed.sort(key=lambda row: row["step_ms_p50"])
+    shown = passed[:top]
+    varying = [name for name, _ in IDENTITY if len({row.get(name) for row in shown}) > 1]
+    for row in shown:
+        row["label"] = label(row, varying)
+    return Sweep(path, shown, caption(rows, passed, shown, varying))
+
+
+def read_cells(path):
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file, strict=True)
+            header = reader.fieldnames or []
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not header:
+        raise BadInput(f"{path}: empty file")
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        raise BadInput(f"{path}: no column {', '.join(missing)}; a summary CSV of shardbench is needed")
+    if not rows:
+        raise BadInput(f"{path}: a header but no rows")
+    return rows
+
+
+def convert(path, line, row):
+    """Numbers as floats (empty stays None: not measured), text as it is."""
+    if None in row or None in row.values():
+        raise BadInput(f"{path}: line {line} has more or fewer cells than the header")
+    numeric = set(REQUIRED) | {name for name in row if name.endswith(("_ms", "_bytes", "_stage", "_fraction"))}
+    numeric |= {"cp", "ep", "etp", "vpp", "layers", "seq", "micro_batch", "global_batch", "ranks_per_core"}
+    result = dict(row)
+    for name in numeric & row.keys() - set(TEXT_COLUMNS):
+        text = row[name]
+        try:
+            result[name] = float(text) if text else None
+        except ValueError:
+            result[name] = math.nan
+        if result[name] is not None and not math.isfinite(result[name]):
+            raise BadInput(f"{path}: line {line}, column {name}: '{text}' is not a number")
+    return result
+
+
+def label(row, varying):
+    """The cut, then whatever else differs between the rows shown."""
+    parts = [f"{axis}{row[axis]:g}" for axis in ("dp", "tp", "pp", "cp", "ep") if (row.get(axis) or 1) > 1]
+    text = " ".join(parts) or "1 rank"
+    names = dict(IDENTITY)
+    extra = []
+    for name in varying:
+        value = row.get(name)
+        if value in (None, "", "none") or (name == "schedule" and (row.get("pp") or 1) == 1):
+            continue
+        shown = f"{value:g}" if isinstance(value, float) else value
+        extra.append(f"{names[name]} {shown}".strip())
+    return text + (f" ({', '.join(extra)})" if extra else "")
+
+
+def caption(rows, passed, shown, varying):
+    """Lines under each plot: model, machine, and what became of the rows that are not in it."""
+    first = shown[0]
+    facts = (("model", "{}"), ("layers", "{:g} layers"), ("seq", "sequence {:g}"), ("global_batch", "global batch {:g}"),
+             ("micro_batch", "micro-batch {:g}"), ("precision", "{}"), ("source", "{}"))
+    what = [text.format(first[name]) for name, text in facts if first.get(name) not in (None, "") and name not in varying]
+    crowded = max((row.get("ranks_per_core") or 0) for row in shown)
+    places = (("host", "host"), ("device", "on"), ("system", "system"), ("comm_backend", "communication by"))
+    where = [f"{word} {first[name]}" for name, word in places if first.get(name)]
+    if crowded > 1:
+        where.append(f"up to {crowded:g} ranks share a core: such times do not compare with others")
+    counts = collections.Counter(row["outcome"] for row in rows)
+    rest = [f"{count} {outcome}" for outcome, count in sorted(counts.items()) if outcome != "passed"]
+    if len(passed) > len(shown):
+        rest.append(f"{len(passed) - len(shown)} slower than those shown")
+    untimed = counts["passed"] - len(passed)
+    if untimed:
+        rest.append(f"{untimed} passed without a step time")
+    account = f"{len(shown)} of {len(rows)} rows shown" + (f"; not shown: {', '.join(rest)}" if rest else "")
+    return [", ".join(what), ", ".join(where), account]
+
+
+def time_parts(row):
+    """[(name, colour key, ms)] that add up to the instrumented step, or None where it was not broken down."""
+    if row["compute_ms"] is None or row["idle_ms"] is None:
+        return None
+    parts = [("compute", "compute", row["compute_ms"])]
+    exposed = [(axis, row.get(f"exposed_{axis}_ms")) for axis in AXES]
+    if any(value is not None for _, value in exposed):
+        parts += [(f"exposed communication, {axis}", axis, value or 0.0) for axis, value in exposed]
+    else:
+        parts.append(("exposed communication", "comm", row["exposed_comm_ms"] or 0.0))
+    bubble = row.get("bubble_ms") or 0.0
+    parts.append(("idle: pipeline bubble", "bubble", bubble))
+    parts.append(("idle: other", "idle", max(0.0, row["idle_ms"] - bubble)))
+    return parts
+
+
+MEMORY_PARTS = (("parameters", "parameter_bytes", "#0072B2"), ("gradients", "gradient_bytes", "#E69F00"),
+                ("optimizer", "optimizer_bytes", "#009E73"), ("activations", "activation_bytes", "#CC79A7"))
+
+
+def family(row):
+    """Which axes a configuration uses, e.g. 'dp + tp'."""
+    return " + ".join(axis for axis in ("dp", "tp", "pp", "cp", "ep") if (row.get(axis) or 1) > 1) or "1 rank"
