@@ -23,8 +23,8 @@ class IllegalConfig : public InputError {
 /// The device has no room; carries what was asked for and what was free.
 class OutOfMemory : public Error {
  public:
-  OutOfMemory(std::string const& message, double requested_bytes, double free_bytes)
-      : Error(message), requested_bytes(requested_bytes), free_bytes(free_bytes) {}
+  OutOfMemory(std::string const& message, double requested, double available)
+      : Error(message), requested_bytes(requested), free_bytes(available) {}
   double requested_bytes;  ///< bytes that could not be had
   double free_bytes;       ///< bytes free at that moment
 };

@@ -1,0 +1,130 @@
+#include "harness/sharding/placement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+/// Reads "name(a,b)" into its words; empty when the text has another shape.
+std::vector<std::string> words_of(std::string const& text) {
+  auto const open = text.find('(');
+  if (open == text.npos) return {text};
+  if (text.empty() || text.back() != ')') return {};
+  std::vector<std::string> words{text.substr(0, open)};
+  std::string const inside = text.substr(open + 1, text.size() - open - 2);
+  std::size_t start = 0;
+  for (;;) {
+    auto const comma = inside.find(',', start);
+    words.push_back(inside.substr(start, comma == inside.npos ? inside.npos : comma - start));
+    if (comma == inside.npos) return words;
+    start = comma + 1;
+  }
+}
+
+bool read_integer(std::string const& text, std::int64_t& value) {
+  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value >= 0;
+}
+
+}  // namespace
+
+std::string to_string(Placement const& placement) {
+  if (auto const* shard = std::get_if<Shard>(&placement)) {
+    std::string text = fmt::format("shard({}", shard->dim);
+    if (shard->layout == ShardLayout::zigzag) text += ",zigzag";
+    if (shard->replicas > 1) text += fmt::format(",x{}", shard->replicas);
+    return text + ')';
+  }
+  if (auto const* partial = std::get_if<Partial>(&placement)) return partial->op == PartialOp::sum ? "partial(sum)" : "partial(max)";
+  if (auto const* own = std::get_if<Private>(&placement)) return fmt::format("private({})", own->synced);
+  return "replicate";
+}
+
+Placement parse_placement(std::string const& text) {
+  auto const words = words_of(text);
+  auto const fail = [&]() -> Placement {
+    throw InputError(fmt::format("placement '{}' is not one of replicate, shard(DIM), shard(sequence), shard(DIM,zigzag), partial(sum), partial(max), private(N)", text));
+  };
+  if (words.empty()) return fail();
+  std::int64_t number = 0;
+  if (words[0] == "replicate" && words.size() == 1) return Replicate{};
+  if (words[0] == "partial" && (words.size() == 1 || (words.size() == 2 && words[1] == "sum"))) return Partial{PartialOp::sum};
+  if (words[0] == "partial" && words.size() == 2 && words[1] == "max") return Partial{PartialOp::max};
+  if (words[0] == "private" && words.size() == 2 && read_integer(words[1], number)) return Private{number};
+  if (words[0] != "shard" || words.size() < 2) return fail();
+  Shard shard;
+  if (words[1] == "sequence") number = 0;
+  else if (!read_integer(words[1], number) || number > 7) return fail();
+  shard.dim = static_cast<int>(number);
+  for (std::size_t i = 2; i < words.size(); ++i) {
+    if (words[i] == "zigzag") shard.layout = ShardLayout::zigzag;
+    else if (words[i].size() > 1 && words[i][0] == 'x' && read_integer(words[i].substr(1), number) && number >= 1) shard.replicas = number;
+    else return fail();
+  }
+  return shard;
+}
+
+std::string_view to_string(Transition transition) {
+  constexpr std::string_view names[] = {"none", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "local_slice", "partial_sync"};
+  return names[static_cast<std::size_t>(transition)];
+}
+
+Transition transition_between(Placement const& from, Placement const& to) {
+  if (from == to) return Transition::none;
+  VALIDATE(!is_partial(to), fmt::format("cannot redistribute {} to {} (a partial sum comes from an operation only)", to_string(from), to_string(to)));
+  VALIDATE(!is_private(from), fmt::format("cannot redistribute {} to {} (private values have no global tensor)", to_string(from), to_string(to)));
+  if (is_private(to)) {
+    VALIDATE(is_partial(from), fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part)", to_string(from), to_string(to)));
+    return Transition::partial_sync;
+  }
+  if (is_partial(from)) return is_shard(to) ? Transition::reduce_scatter : Transition::all_reduce;
+  if (is_shard(from)) return is_shard(to) ? Transition::all_to_all : Transition::all_gather;
+  return Transition::local_slice;
+}
+
+Placement gradient_placement(Placement const& forward) {
+  if (is_partial(forward)) return Replicate{};
+  return forward;
+}
+
+std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, std::vector<Placement> const& to) {
+  VALIDATE(from.size() == to.size(), fmt::format("redistribute: {} placements given, {} wanted (one per mesh axis)", from.size(), to.size()));
+  std::vector<Placement> now = from;
+  std::vector<RedistributeStep> steps;
+  auto const take = [&](std::size_t axis, Placement const& target) {
+    steps.push_back({axis, transition_between(now[axis], target), now[axis], target});
+    now[axis] = target;
+  };
+  // A dim cut by several axes must be put together from the innermost cut outwards before an outer one changes.
+  for (std::size_t i = from.size(); i-- > 0;) {
+    if (now[i] == to[i] || !is_shard(now[i])) continue;
+    int const dim = std::get<Shard>(now[i]).dim;
+    bool const shared = std::ranges::any_of(now, [&](Placement const& p) { return &p != &now[i] && is_shard(p, dim); }) ||
+                        (is_shard(to[i]) && std::ranges::any_of(now, [&](Placement const& p) { return &p != &now[i] && is_shard(p, std::get<Shard>(to[i]).dim); }));
+    if (shared) take(i, Replicate{});
+  }
+  // An axis that keeps its cut, nested inside one that changed on the same dim, is opened and closed again.
+  for (std::size_t i = from.size(); i-- > 0;) {
+    if (!is_shard(now[i]) || now[i] != to[i]) continue;
+    int const dim = std::get<Shard>(now[i]).dim;
+    for (std::size_t outer = 0; outer < i; ++outer)
+      if (now[outer] != to[outer] && (is_shard(now[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i])) take(i, Replicate{});
+  }
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (now[i] != to[i]) take(i, to[i]);
+  return steps;
+}
+
+DimRange chunk_range(std::int64_t length, std::int64_t parts, std::int64_t index) {
+  EXPECT(parts >= 1 && index >= 0 && index < parts && length >= 0);
+  std::int64_t const chunk = (length + parts - 1) / parts;
+  std::int64_t const begin = std::min(index * chunk, length);
+  return {begin, std::min(chunk, length - begin)};
+}
+
+}  // namespace shardbench
