@@ -1,0 +1,34 @@
+#include "kernels/kernel_set_cuda.hpp"
+
+namespace shardbench {
+
+KernelSet const& cuda_kernels() {
+  static KernelSet const set{
+      .name = "cuda",
+      .attention_kernel = "cublas_query_blocks",
+      .gemm = cuda::gemm,
+      .grouped_gemm = cuda::grouped_gemm,
+      .attention_forward = cuda::attention_forward,
+      .attention_backward = cuda::attention_backward,
+      .norm_forward = cuda::norm_forward,
+      .norm_backward = cuda::norm_backward,
+      .rope = cuda::rope,
+      .activation_forward = cuda::activation_forward,
+      .activation_backward = cuda::activation_backward,
+      .embedding_forward = cuda::embedding_forward,
+      .embedding_backward = cuda::embedding_backward,
+      .cross_entropy_max = cuda::cross_entropy_max,
+      .cross_entropy_sum = cuda::cross_entropy_sum,
+      .cross_entropy_loss = cuda::cross_entropy_loss,
+      .cross_entropy_backward = cuda::cross_entropy_backward,
+      .adamw = cuda::adamw,
+      .add = cuda::add,
+      .column_sum = cuda::column_sum,
+      .copy_block = cuda::copy_block,
+      .square_sum = cuda::square_sum,
+      .scale = cuda::scale,
+  };
+  return set;
+}
+
+}  // namespace shardbench

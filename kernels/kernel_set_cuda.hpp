@@ -1,0 +1,34 @@
+#pragma once
+#include "kernels/kernel_set.hpp"
+
+namespace shardbench {
+
+/// Kernels for NVIDIA GPUs. Streams must come from a CudaDevice.
+KernelSet const& cuda_kernels();
+
+namespace cuda {
+
+void gemm(Stream& stream, GemmArgs const& args);
+void grouped_gemm(Stream& stream, GroupedGemmArgs const& args);
+void attention_forward(Stream& stream, AttentionForwardArgs const& args);
+void attention_backward(Stream& stream, AttentionBackwardArgs const& args);
+void norm_forward(Stream& stream, NormForwardArgs const& args);
+void norm_backward(Stream& stream, NormBackwardArgs const& args);
+void rope(Stream& stream, RopeArgs const& args);
+void activation_forward(Stream& stream, ActivationForwardArgs const& args);
+void activation_backward(Stream& stream, ActivationBackwardArgs const& args);
+void embedding_forward(Stream& stream, EmbeddingForwardArgs const& args);
+void embedding_backward(Stream& stream, EmbeddingBackwardArgs const& args);
+void cross_entropy_max(Stream& stream, CrossEntropyMaxArgs const& args);
+void cross_entropy_sum(Stream& stream, CrossEntropySumArgs const& args);
+void cross_entropy_loss(Stream& stream, CrossEntropyLossArgs const& args);
+void cross_entropy_backward(Stream& stream, CrossEntropyBackwardArgs const& args);
+void adamw(Stream& stream, AdamWArgs const& args);
+void add(Stream& stream, AddArgs const& args);
+void column_sum(Stream& stream, ColumnSumArgs const& args);
+void copy_block(Stream& stream, CopyBlockArgs const& args);
+void square_sum(Stream& stream, SquareSumArgs const& args);
+void scale(Stream& stream, ScaleArgs const& args);
+
+}  // namespace cuda
+}  // namespace shardbench

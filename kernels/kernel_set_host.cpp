@@ -1,0 +1,43 @@
+#include "kernels/kernel_set_host.hpp"
+
+namespace shardbench {
+namespace {
+
+/// The kernel as an entry of the set: submitted to the stream with its arguments copied.
+template <class Args, void (*kernel)(Args const&)>
+void enqueue(Stream& stream, Args const& args) {
+  stream.submit([args] { kernel(args); });
+}
+
+}  // namespace
+
+KernelSet const& host_kernels() {
+  static KernelSet const set = {
+      .name = "host",
+      .attention_kernel = "blocked online softmax (BLAS)",
+      .gemm = enqueue<GemmArgs, host::gemm>,
+      .grouped_gemm = enqueue<GroupedGemmArgs, host::grouped_gemm>,
+      .attention_forward = enqueue<AttentionForwardArgs, host::attention_forward>,
+      .attention_backward = enqueue<AttentionBackwardArgs, host::attention_backward>,
+      .norm_forward = enqueue<NormForwardArgs, host::norm_forward>,
+      .norm_backward = enqueue<NormBackwardArgs, host::norm_backward>,
+      .rope = enqueue<RopeArgs, host::rope>,
+      .activation_forward = enqueue<ActivationForwardArgs, host::activation_forward>,
+      .activation_backward = enqueue<ActivationBackwardArgs, host::activation_backward>,
+      .embedding_forward = enqueue<EmbeddingForwardArgs, host::embedding_forward>,
+      .embedding_backward = enqueue<EmbeddingBackwardArgs, host::embedding_backward>,
+      .cross_entropy_max = enqueue<CrossEntropyMaxArgs, host::cross_entropy_max>,
+      .cross_entropy_sum = enqueue<CrossEntropySumArgs, host::cross_entropy_sum>,
+      .cross_entropy_loss = enqueue<CrossEntropyLossArgs, host::cross_entropy_loss>,
+      .cross_entropy_backward = enqueue<CrossEntropyBackwardArgs, host::cross_entropy_backward>,
+      .adamw = enqueue<AdamWArgs, host::adamw>,
+      .add = enqueue<AddArgs, host::add>,
+      .column_sum = enqueue<ColumnSumArgs, host::column_sum>,
+      .copy_block = enqueue<CopyBlockArgs, host::copy_block>,
+      .square_sum = enqueue<SquareSumArgs, host::square_sum>,
+      .scale = enqueue<ScaleArgs, host::scale>,
+  };
+  return set;
+}
+
+}  // namespace shardbench

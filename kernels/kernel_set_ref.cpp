@@ -1,0 +1,43 @@
+#include "kernels/kernel_set_ref.hpp"
+
+namespace shardbench {
+namespace {
+
+/// The kernel as an entry of the set: submitted to the stream with its arguments copied.
+template <class Args, void (*kernel)(Args const&)>
+void enqueue(Stream& stream, Args const& args) {
+  stream.submit([args] { kernel(args); });
+}
+
+}  // namespace
+
+KernelSet const& reference_kernels() {
+  static KernelSet const set = {
+      .name = "reference",
+      .attention_kernel = "full softmax rows (double)",
+      .gemm = enqueue<GemmArgs, reference::gemm>,
+      .grouped_gemm = enqueue<GroupedGemmArgs, reference::grouped_gemm>,
+      .attention_forward = enqueue<AttentionForwardArgs, reference::attention_forward>,
+      .attention_backward = enqueue<AttentionBackwardArgs, reference::attention_backward>,
+      .norm_forward = enqueue<NormForwardArgs, reference::norm_forward>,
+      .norm_backward = enqueue<NormBackwardArgs, reference::norm_backward>,
+      .rope = enqueue<RopeArgs, reference::rope>,
+      .activation_forward = enqueue<ActivationForwardArgs, reference::activation_forward>,
+      .activation_backward = enqueue<ActivationBackwardArgs, reference::activation_backward>,
+      .embedding_forward = enqueue<EmbeddingForwardArgs, reference::embedding_forward>,
+      .embedding_backward = enqueue<EmbeddingBackwardArgs, reference::embedding_backward>,
+      .cross_entropy_max = enqueue<CrossEntropyMaxArgs, reference::cross_entropy_max>,
+      .cross_entropy_sum = enqueue<CrossEntropySumArgs, reference::cross_entropy_sum>,
+      .cross_entropy_loss = enqueue<CrossEntropyLossArgs, reference::cross_entropy_loss>,
+      .cross_entropy_backward = enqueue<CrossEntropyBackwardArgs, reference::cross_entropy_backward>,
+      .adamw = enqueue<AdamWArgs, reference::adamw>,
+      .add = enqueue<AddArgs, reference::add>,
+      .column_sum = enqueue<ColumnSumArgs, reference::column_sum>,
+      .copy_block = enqueue<CopyBlockArgs, reference::copy_block>,
+      .square_sum = enqueue<SquareSumArgs, reference::square_sum>,
+      .scale = enqueue<ScaleArgs, reference::scale>,
+  };
+  return set;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,29 @@
+#pragma once
+#include "kernels/kernel_set.hpp"
+
+/// The reference kernels, one source file an op: obvious loops in double. Each runs on the calling thread.
+namespace shardbench::reference {
+
+void gemm(GemmArgs const& args);
+void grouped_gemm(GroupedGemmArgs const& args);
+void attention_forward(AttentionForwardArgs const& args);
+void attention_backward(AttentionBackwardArgs const& args);
+void norm_forward(NormForwardArgs const& args);
+void norm_backward(NormBackwardArgs const& args);
+void rope(RopeArgs const& args);
+void activation_forward(ActivationForwardArgs const& args);
+void activation_backward(ActivationBackwardArgs const& args);
+void embedding_forward(EmbeddingForwardArgs const& args);
+void embedding_backward(EmbeddingBackwardArgs const& args);
+void cross_entropy_max(CrossEntropyMaxArgs const& args);
+void cross_entropy_sum(CrossEntropySumArgs const& args);
+void cross_entropy_loss(CrossEntropyLossArgs const& args);
+void cross_entropy_backward(CrossEntropyBackwardArgs const& args);
+void adamw(AdamWArgs const& args);
+void add(AddArgs const& args);
+void column_sum(ColumnSumArgs const& args);
+void copy_block(CopyBlockArgs const& args);
+void square_sum(SquareSumArgs const& args);
+void scale(ScaleArgs const& args);
+
+}  // namespace shardbench::reference
