@@ -20,14 +20,11 @@ struct alignas(16) Pack {
 template <int width, class T>
 __device__ inline void load(T const* from, float (&to)[width]) {
   if constexpr (width % pack_width<T> == 0) {
-#pragma unroll
     for (int p = 0; p < width / pack_width<T>; ++p) {
       Pack<T> const pack = reinterpret_cast<Pack<T> const*>(from)[p];
-#pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) to[p * pack_width<T> + i] = to_float(pack.values[i]);
     }
   } else {
-#pragma unroll
     for (int i = 0; i < width; ++i) to[i] = to_float(from[i]);
   }
 }
@@ -36,15 +33,12 @@ __device__ inline void load(T const* from, float (&to)[width]) {
 template <int width, class T>
 __device__ inline void store(T* to, float const (&from)[width]) {
   if constexpr (width % pack_width<T> == 0) {
-#pragma unroll
     for (int p = 0; p < width / pack_width<T>; ++p) {
       Pack<T> pack;
-#pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) pack.values[i] = from_float<T>(from[p * pack_width<T> + i]);
       reinterpret_cast<Pack<T>*>(to)[p] = pack;
     }
   } else {
-#pragma unroll
     for (int i = 0; i < width; ++i) to[i] = from_float<T>(from[i]);
   }
 }
