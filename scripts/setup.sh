@@ -22,8 +22,10 @@ while [ $# -gt 0 ]; do
     --fuzzers) fuzzers=1 ;;
     --bundle)
       bundle=${2:-}
-      [ -n "$bundle" ] && [ -d "$bundle/debs" ] && [ -d "$bundle/wheels" ] ||
-        { echo "setup.sh: --bundle '$bundle': a folder made by scripts/offline_bundle.sh is needed" >&2; exit 2; }
+      if [ ! -d "$bundle/debs" ] || [ ! -d "$bundle/wheels" ]; then
+        echo "setup.sh: --bundle '$bundle': a folder made by scripts/offline_bundle.sh is needed" >&2
+        exit 2
+      fi
       bundle=$(realpath "$bundle")
       shift
       ;;
@@ -77,7 +79,7 @@ need_packages() {
 pip_install() {
   local venv=$1
   shift
-  local pip=("$venv/bin/python" -m pip --disable-pip-version-check -q install --root-user-action=ignore)
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check -q install)
   [ -z "$bundle" ] || pip+=(--no-index --find-links "$bundle/wheels")
   "${pip[@]}" "$@" || { say "pip: trying once more"; sleep 5; "${pip[@]}" "$@"; }
 }
