@@ -48,13 +48,19 @@ Bf16Reduction const& bf16_reduction() {
 
 MPI_Datatype to_mpi(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return MPI_FLOAT;
-    case Dtype::f64: return MPI_DOUBLE;
-    case Dtype::i32: return MPI_INT32_T;
-    case Dtype::bf16: return bf16_reduction().type;
+    case Dtype::f32:
+      return MPI_FLOAT;
+    case Dtype::f64:
+      return MPI_DOUBLE;
+    case Dtype::i32:
+      return MPI_INT32_T;
+    case Dtype::bf16:
+      return bf16_reduction().type;
     case Dtype::u8:
-    case Dtype::fp8: return MPI_BYTE;
-    case Dtype::size_: break;
+    case Dtype::fp8:
+      return MPI_BYTE;
+    case Dtype::size_:
+      break;
   }
   throw_error(__FILE__, __LINE__, "unknown dtype");
 }
@@ -190,7 +196,8 @@ class MpiCommunicator final : public Communicator {
       wait_politely(request, &status);
       int got = 0;
       MPI_CHECK(MPI_Get_count(&status, to_mpi(data.dtype), &got));
-      VALIDATE(got == n, fmt::format("message of {} elements from rank {} with tag {}, {} expected", got, peer, tag, n));
+      VALIDATE(got == n,
+               fmt::format("message of {} elements from rank {} with tag {}, {} expected", got, peer, tag, n));
     });
   }
 
@@ -211,8 +218,9 @@ class MpiCommunicator final : public Communicator {
   }
 
   void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, char const* what) const {
-    VALIDATE(counts.size() == group_size() && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
-             fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
+    VALIDATE(
+        counts.size() == group_size() && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
+        fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
   }
 
   // Block by block to its owner: no count or offset grows beyond a piece, and only the own block is written.
@@ -224,7 +232,8 @@ class MpiCommunicator final : public Communicator {
       in_pieces(to.count, largest_, [&](std::size_t offset, int n) {
         void const* input = at(from, first + offset);
         bool const own = root == rank_ && input == at(to, offset);
-        MPI_CHECK(MPI_Reduce(own ? MPI_IN_PLACE : input, root == rank_ ? at(to, offset) : nullptr, n, type, op, root, comm_));
+        MPI_CHECK(
+            MPI_Reduce(own ? MPI_IN_PLACE : input, root == rank_ ? at(to, offset) : nullptr, n, type, op, root, comm_));
       });
     }
   }
@@ -237,15 +246,16 @@ class MpiCommunicator final : public Communicator {
       MPI_CHECK(MPI_Type_contiguous(n, type, &piece));
       MPI_CHECK(MPI_Type_create_resized(piece, 0, static_cast<MPI_Aint>(from.bytes()), &strided));
       MPI_CHECK(MPI_Type_commit(&strided));
-      int const code = MPI_Allgather(in_place ? MPI_IN_PLACE : at(from, offset), n, type, at(to, offset), 1, strided, comm_);
+      int const code =
+          MPI_Allgather(in_place ? MPI_IN_PLACE : at(from, offset), n, type, at(to, offset), 1, strided, comm_);
       MPI_CHECK(MPI_Type_free(&strided));
       MPI_CHECK(MPI_Type_free(&piece));
       mpi_check(code, "MPI_Allgather", __FILE__, __LINE__);
     });
   }
 
-  // Not MPI_Alltoallv: its counts and offsets are int, and no rank knows alone whether every rank's fit. Two peers agree on
-  // their block, hence on its pieces. Round k goes to the rank k above and comes from the rank k below.
+  // Not MPI_Alltoallv: its counts and offsets are int, and no rank knows alone whether every rank's fit. Two peers
+  // agree on their block, hence on its pieces. Round k goes to the rank k above and comes from the rank k below.
   void exchange(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                 std::vector<std::size_t> const& receive_counts) {
     std::vector<std::size_t> sent_at(group_size()), received_at(group_size());

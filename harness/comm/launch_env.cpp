@@ -42,7 +42,8 @@ int tasks_of_node(char const* name, std::string_view list, int node) {
     if (node < repeat) return tasks;
     node -= repeat;
   }
-  throw InputError(fmt::format("environment variable {} is '{}': it has no entry for this node (SLURM_NODEID)", name, list));
+  throw InputError(
+      fmt::format("environment variable {} is '{}': it has no entry for this node (SLURM_NODEID)", name, list));
 }
 
 }  // namespace
@@ -75,8 +76,8 @@ int local_size(Environment const& environment) {
 int device_of_local_rank(int rank, int size, int devices, bool share) {
   if (devices < 1) throw InputError("no device on this machine: at least one is needed");
   if (size > devices && !share)
-    throw InputError(fmt::format("{} ranks on this machine but {} device{}: at most one rank per device is allowed", size,
-                                 devices, devices == 1 ? "" : "s"));
+    throw InputError(fmt::format("{} ranks on this machine but {} device{}: at most one rank per device is allowed",
+                                 size, devices, devices == 1 ? "" : "s"));
   return rank % devices;
 }
 

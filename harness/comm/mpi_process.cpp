@@ -16,7 +16,8 @@ void mpi_check(int code, char const* call, char const* file, int line) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw_error(file, line, fmt::format("{} failed ({})", call, std::string_view(text, static_cast<std::size_t>(length))));
+  throw_error(file, line,
+              fmt::format("{} failed ({})", call, std::string_view(text, static_cast<std::size_t>(length))));
 }
 
 MpiProcess::MpiProcess(int* argc, char*** argv) {
@@ -28,8 +29,9 @@ MpiProcess::MpiProcess(int* argc, char*** argv) {
   MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // the default ends the job without a word
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
-    throw Error(fmt::format("{} gives thread level {}, and MPI_THREAD_MULTIPLE is needed: communication has its own threads",
-                            library_version(), provided));
+    throw Error(
+        fmt::format("{} gives thread level {}, and MPI_THREAD_MULTIPLE is needed: communication has its own threads",
+                    library_version(), provided));
   }
 }
 

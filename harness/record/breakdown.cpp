@@ -21,7 +21,8 @@ struct Edge {
 void add_edges(std::vector<Edge>& edges, std::vector<Span> const& spans, bool waits, double start_ms, double end_ms) {
   for (Span const& span : spans) {
     VALIDATE(span.end_ms >= span.start_ms && std::isfinite(span.start_ms) && std::isfinite(span.end_ms),
-             "a span ends before it starts (" + std::to_string(span.start_ms) + " to " + std::to_string(span.end_ms) + " ms)");
+             "a span ends before it starts (" + std::to_string(span.start_ms) + " to " + std::to_string(span.end_ms) +
+                 " ms)");
     double const from = std::max(span.start_ms, start_ms);
     double const to = std::min(span.end_ms, end_ms);
     if (from >= to) continue;

@@ -25,13 +25,14 @@ struct Span {
 /// Where time went on one rank in one step. Exact: step = compute + exposed_comm + idle (design: Execution).
 struct Breakdown {
   double step_ms = 0;
-  double compute_ms = 0;                                       ///< union of compute spans
-  double comm_ms = 0;                                          ///< union of communication spans
-  double exposed_comm_ms = 0;                                  ///< union of communication minus compute
-  double idle_ms = 0;                                          ///< the rest
-  double bubble_ms = 0;                                        ///< idle while a pipeline receive is awaited
-  double comm_axis_ms[static_cast<int>(Lane::size_)] = {};     ///< union per axis
-  double exposed_axis_ms[static_cast<int>(Lane::size_)] = {};  ///< shares of exposed_comm_ms; axes in flight share equally
+  double compute_ms = 0;                                    ///< union of compute spans
+  double comm_ms = 0;                                       ///< union of communication spans
+  double exposed_comm_ms = 0;                               ///< union of communication minus compute
+  double idle_ms = 0;                                       ///< the rest
+  double bubble_ms = 0;                                     ///< idle while a pipeline receive is awaited
+  double comm_axis_ms[static_cast<int>(Lane::size_)] = {};  ///< union per axis
+  double exposed_axis_ms[static_cast<int>(Lane::size_)] =
+      {};  ///< shares of exposed_comm_ms; axes in flight share equally
 };
 
 /// `waits`: intervals during which a pipeline receive was awaited (they count as bubble where nothing else runs).

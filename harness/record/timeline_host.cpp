@@ -36,8 +36,8 @@ class HostTimeline final : public Timeline {
 
   std::vector<Span> resolve() final {
     std::size_t const opened = next_.load();
-    VALIDATE(opened <= capacity_, std::to_string(opened - capacity_) + " spans were dropped (room for " +
-                                      std::to_string(capacity_) + ")");
+    VALIDATE(opened <= capacity_,
+             std::to_string(opened - capacity_) + " spans were dropped (room for " + std::to_string(capacity_) + ")");
     std::vector<Span> spans;
     spans.reserve(opened);
     for (std::size_t i = 0; i < opened; ++i) {
@@ -68,6 +68,8 @@ class HostTimeline final : public Timeline {
 
 }  // namespace
 
-std::unique_ptr<Timeline> make_host_timeline(std::size_t max_spans) { return std::make_unique<HostTimeline>(max_spans); }
+std::unique_ptr<Timeline> make_host_timeline(std::size_t max_spans) {
+  return std::make_unique<HostTimeline>(max_spans);
+}
 
 }  // namespace shardbench

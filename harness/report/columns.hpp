@@ -1,0 +1,57 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/report/report_row.hpp"
+
+namespace shardbench {
+
+/// Version of the set of columns; grows when a column changes its name or meaning.
+inline constexpr int report_schema_version = 1;
+
+enum class CellKind : std::uint8_t { text, number, flag };
+
+/// A column: its name, what it means, and how a row's cell is made. The header, the cells, the JSON keys and
+/// results/README.md all come from the tables of these.
+template <class Row>
+struct Column {
+  std::string_view group;  ///< "identity", "what", "cut", ...
+  std::string_view name;   ///< the header
+  std::string_view unit;   ///< "ms", "bytes", ... or empty
+  CellKind kind;
+  std::string_view description;  ///< meaning or formula, one line
+  std::string (*cell)(Row const& row);
+};
+
+/// Every column of the summary CSV, in order.
+std::span<Column<ReportRow> const> report_columns();
+/// Every column of the ops CSV, in order.
+std::span<Column<OpsRow> const> ops_columns();
+
+/// True for the columns that tell one configuration from another (the groups "what" and "cut", less what only a run
+/// knows).
+bool is_configuration_column(Column<ReportRow> const& column);
+
+template <class Row>
+std::vector<std::string> header_of(std::span<Column<Row> const> columns) {
+  std::vector<std::string> names;
+  for (auto const& column : columns) names.emplace_back(column.name);
+  return names;
+}
+
+template <class Row>
+std::vector<std::string> cells_of(std::span<Column<Row> const> columns, Row const& row) {
+  std::vector<std::string> cells;
+  for (auto const& column : columns) cells.push_back(column.cell(row));
+  return cells;
+}
+
+/// The tables of results/README.md, as Markdown: one table a group, then the ops file's.
+std::string column_reference_markdown();
+
+/// The rows as a JSON array of objects, keys in column order, cells that are empty as null.
+std::string to_json(std::span<ReportRow const> rows);
+
+}  // namespace shardbench
