@@ -22,25 +22,25 @@ struct Experiment {
   std::string model_name = "gpt2";  ///< as given: preset or path
   ModelConfig model;                ///< resolved, with `layers` cut when asked
   ParallelConfig parallel;
-  std::int64_t layers = 0;          ///< 0: all of the model's
-  std::int64_t seq = 0;             ///< 0: the lesser of 1024 and what the model allows
-  std::int64_t micro_batch = 1;     ///< samples a rank takes at once
-  std::int64_t global_batch = 0;    ///< samples a step over all ranks, 0: micro_batch * dp
+  std::int64_t layers = 0;        ///< 0: all of the model's
+  std::int64_t seq = 0;           ///< 0: the lesser of 1024 and what the model allows
+  std::int64_t micro_batch = 1;   ///< samples a rank takes at once
+  std::int64_t global_batch = 0;  ///< samples a step over all ranks, 0: micro_batch * dp
   Dtype precision = Dtype::f32;
   Dtype gradient_dtype = Dtype::f32;
   Scope scope = Scope::model;
   PhaseKind phase = PhaseKind::train;
   DeviceKind device = DeviceKind::automatic;
-  std::int64_t ranks = 0;           ///< 0: as many as the cut needs
-  double bucket_mb = 25;            ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
-  double router_skew = 0;           ///< 0: forced balance
-  double capacity = 0;              ///< expert capacity factor, 0: dropless
+  std::int64_t ranks = 0;  ///< 0: as many as the cut needs
+  double bucket_mb = 25;   ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
+  double router_skew = 0;  ///< 0: forced balance
+  double capacity = 0;     ///< expert capacity factor, 0: dropless
   bool check = false;
   bool verify_collectives = false;
   std::int64_t warmup = 2;
   std::int64_t max_iterations = 30;
-  double max_seconds = 10;          ///< cap of the timed iterations
-  double target_ci_pct = 3;         ///< stop when the 95% interval of the median is this narrow
+  double max_seconds = 10;   ///< cap of the timed iterations
+  double target_ci_pct = 3;  ///< stop when the 95% interval of the median is this narrow
   std::uint64_t seed = 1234;
 
   std::int64_t microbatches() const { return global_batch / (micro_batch * parallel.dp); }
@@ -60,8 +60,16 @@ struct FieldInfo {
 std::vector<FieldInfo> experiment_fields();
 std::string field_text(Experiment const& experiment, std::string_view flag);
 
+/// The name in `names` closest to `text`, empty when none is near: for "did you mean".
+std::string nearest_name(std::string_view text, std::vector<std::string> const& names);
+
+/// Every rule that the experiment breaks: illegal_reasons(model, parallel) and those that need batch, seq, schedule or
+/// phase.
+std::vector<std::string> illegal_reasons(Experiment const& experiment);
+
 /// Fills what was left open (seq, global_batch, ranks, schedule from vpp) from the model and checks every rule.
 /// Throws InputError for bad values and IllegalConfig for cuts that the model or the rank count does not allow.
+/// A model that is already there (hidden > 0) is kept; set_field of "model" or "layers" forgets it.
 void resolve(Experiment& experiment);
 
 /// The flags that reproduce this experiment (only those that differ from the defaults), parseable by set_field.
@@ -76,6 +84,7 @@ struct SweepAxes {
 std::vector<std::string> split_list(std::string_view flag, std::string_view text);
 
 /// Every point of the cross product over `base`, not yet resolved (a point may be illegal: resolve() says).
+/// Throws InputError for more than 100,000 points.
 std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes);
 
 /// A sweep from YAML: each key is a flag, each value a scalar or a list. Throws InputError with file and line.

@@ -15,18 +15,19 @@ enum class PositionKind : std::uint8_t { none, learned, rope };
 
 /// A mixture-of-experts MLP and which layers have it.
 struct MoeConfig {
-  std::int64_t experts = 0;            ///< routed experts
-  std::int64_t top_k = 1;              ///< routed experts a token visits
-  std::int64_t ffn_hidden = 0;         ///< width of one routed expert
-  std::int64_t shared_ffn_hidden = 0;  ///< total width of the shared experts, 0 when there are none
-  bool shared_gate = false;            ///< a sigmoid gate [hidden] on the shared expert (Qwen1.5-MoE)
-  std::int64_t first_dense_layers = 0; ///< layers before the first MoE layer
-  std::int64_t layer_step = 1;         ///< every how many layers is MoE
+  std::int64_t experts = 0;                ///< routed experts
+  std::int64_t top_k = 1;                  ///< routed experts a token visits
+  std::int64_t ffn_hidden = 0;             ///< width of one routed expert
+  std::int64_t shared_ffn_hidden = 0;      ///< total width of the shared experts, 0 when there are none
+  bool shared_gate = false;                ///< a sigmoid gate [hidden] on the shared expert (Qwen1.5-MoE)
+  std::int64_t first_dense_layers = 0;     ///< layers before the first MoE layer
+  std::int64_t layer_step = 1;             ///< every how many layers is MoE
   std::vector<std::int64_t> dense_layers;  ///< layers that stay dense although the step says MoE
-  bool sigmoid_router = false;         ///< DeepSeek-V3: sigmoid scores with a selection bias, else softmax
-  bool normalize_top_k = false;        ///< the chosen weights are scaled to sum 1
-  std::int64_t groups = 1;             ///< expert groups of the router
-  std::int64_t top_groups = 1;         ///< groups a token may choose from
+  bool sigmoid_router = false;             ///< sigmoid scores (DeepSeek-V3, Llama 4), else softmax
+  bool router_bias = false;                ///< a selection bias [experts] (DeepSeek-V3)
+  bool normalize_top_k = false;            ///< the chosen weights are scaled to sum 1
+  std::int64_t groups = 1;                 ///< expert groups of the router
+  std::int64_t top_groups = 1;             ///< groups a token may choose from
 };
 
 /// Multi-head latent attention (DeepSeek-V2).
@@ -41,12 +42,14 @@ struct MlaConfig {
 /// Patch embedding of a vision transformer.
 struct VisionConfig {
   std::int64_t image_size = 224, patch_size = 14, channels = 3;
-  std::int64_t classes = 0;   ///< outputs of the classification head, 0 for a bare backbone
+  std::int64_t classes = 0;  ///< outputs of the classification head, 0 for a bare backbone
   bool class_token = true;
   bool patch_bias = true;
+  bool pre_norm = false;        ///< a norm between the embedding and the first block (CLIP)
+  std::int64_t projection = 0;  ///< width of a projection without bias after the last norm (CLIP), 0 when there is none
 };
 
-/// A detector of the YOLO26 family: depth, width and channel cap (see results/README.md for the layer rules).
+/// A detector of the YOLO26 family: depth, width and channel cap (harness/config/yolo.hpp lists its layers).
 struct YoloConfig {
   double depth = 1, width = 1;
   std::int64_t channel_cap = 1024;
@@ -65,25 +68,27 @@ struct ModelConfig {
   NormKind norm = NormKind::layer_norm;
   float norm_eps = 1e-5f;
   bool norm_bias = true;
-  float norm_weight_offset = 0;      ///< 1: weights are stored as an offset from one (Gemma)
-  bool post_norms = false;           ///< a norm after attention and MLP too (Gemma 2)
-  bool qk_norm = false;              ///< per-head RMSNorm on queries and keys (Qwen3)
+  float norm_weight_offset = 0;  ///< 1: weights are stored as an offset from one (Gemma)
+  bool post_norms = false;       ///< a norm after attention and MLP too (Gemma 2)
+  bool qk_norm = false;          ///< per-head RMSNorm on queries and keys (Qwen3)
   bool final_norm = true;
   ActivationKind activation = ActivationKind::gelu_tanh;
   bool gated_mlp = false;
   PositionKind position = PositionKind::learned;
   float rope_theta = 10000.0f;
-  double rotary_fraction = 1;        ///< share of each head that rotates (GPT-NeoX 0.25)
+  double rotary_fraction = 1;  ///< share of each head that rotates (GPT-NeoX 0.25)
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   bool tied_embeddings = false;
-  bool parallel_block = false;       ///< x + attention(norm(x)) + mlp(norm(x)) (GPT-NeoX, Falcon, ViT-22B)
-  bool parallel_shared_norm = false; ///< one norm feeds both branches of a parallel block
+  bool parallel_block = false;        ///< x + attention(norm(x)) + mlp(norm(x)) (GPT-NeoX, Falcon, ViT-22B)
+  bool parallel_shared_norm = false;  ///< one norm feeds both branches of a parallel block
   bool causal = true;
   float attention_softcap = 0, logit_softcap = 0;
-  std::int64_t sliding_window = 0;   ///< 0: full attention
+  std::int64_t sliding_window = 0;       ///< 0: full attention
   std::int64_t sliding_window_step = 1;  ///< every how many layers is windowed (Gemma 2: 2)
-  double embedding_scale = 1;        ///< factor on the embedding output (Gemma: sqrt(hidden))
-  std::int64_t mtp_layers = 0;       ///< multi-token-prediction layers, never in the parameter count unless asked
+  double embedding_scale = 1;            ///< factor on the embedding output (Gemma: sqrt(hidden))
+  double attention_scale = 0;            ///< factor on the scores, 0: 1/sqrt(head_dim) (Gemma 2 names its own)
+  std::int64_t vision_heads = 0;  ///< heads of a vision tower that is cut with the model (case C05), 0 when not given
+  std::int64_t mtp_layers = 0;    ///< multi-token-prediction layers, never in the parameter count unless asked
   std::optional<MoeConfig> moe;
   std::optional<MlaConfig> mla;
   std::optional<VisionConfig> vision;
@@ -98,13 +103,16 @@ struct ModelConfig {
 };
 
 /// Exact parameter counts, unpadded and unsharded, by part. `total` excludes MTP layers.
+/// total = embedding + head + blocks + norms: `norms` holds every norm weight, wherever it sits, `blocks` the rest.
+/// Of a multimodal model the language part is counted.
 struct ParameterCount {
   std::int64_t total = 0, embedding = 0, head = 0, blocks = 0, norms = 0, mtp = 0;
   std::int64_t active = 0;  ///< parameters one token meets (top-k experts only)
 };
 ParameterCount count_parameters(ModelConfig const& model);
 
-/// Reads a Hugging Face config.json (or an open_clip / Megatron size file) in any schema it knows.
+/// Reads a Hugging Face config.json (or an open_clip / Megatron size file) in any schema it knows. A Megatron table of
+/// several sizes needs the size behind a colon: "sizes.json:22B".
 /// Throws InputError naming the file and the key when something needed is missing, of a wrong type or out of range.
 ModelConfig read_model_config(std::filesystem::path const& path);
 ModelConfig parse_model_config(std::string_view json, std::string_view name);

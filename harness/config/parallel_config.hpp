@@ -25,16 +25,22 @@ struct ParallelConfig {
   int zero_stage = 0;            ///< 0 to 3
   std::int64_t shard_ranks = 0;  ///< HSDP: ranks a ZeRO shard is spread over, 0 means all of dp
   bool sequence_parallel = false;
-  double tp_sync_fraction = 1;   ///< partially synchronised tensor parallelism
+  double tp_sync_fraction = 1;      ///< partially synchronised tensor parallelism
   std::string tp_overlap = "none";  ///< none | chunked
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Recompute recompute = Recompute::none;
   std::int64_t recompute_layers = 0;  ///< layers per stage that recompute, 0 means all
   CpMethod cp_method = CpMethod::ring;
-  std::string strategy;          ///< path of a strategy YAML, empty for the built-in Megatron cut
+  std::string strategy;  ///< path of a strategy YAML, empty for the built-in Megatron cut
   std::int64_t ranks() const { return dp * tp * pp * cp; }
   bool operator==(ParallelConfig const&) const = default;
 };
+
+/// Model chunks a rank holds: 2 for zb-v and dualpipe by their nature, else vpp.
+std::int64_t chunks_per_rank(ParallelConfig const& parallel);
+/// Distinct pieces that the layers are cut into: pp * vpp, 2 * pp for zb-v, pp for dualpipe (its second copy is a
+/// replica).
+std::int64_t model_chunks(ParallelConfig const& parallel);
 
 /// Every rule the pair breaks, in words that name the rule, the value and the legal values; empty when it is legal.
 /// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here.
@@ -43,11 +49,15 @@ std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfi
 /// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);
 
+/// "1, 2, 4", for messages.
+std::string list_text(std::vector<std::int64_t> const& values);
+
 /// ceil(vocab / (128*tp)) * 128*tp (Megatron make-vocab-size-divisible-by).
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by = 128);
 
 /// Layers of each pipeline stage; leftovers go to the inner stages (case P04). With `embedding_and_head_as_layers`
-/// the first and last stage count one layer more each.
-std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages, bool embedding_and_head_as_layers = false);
+/// the embedding and the head each take the place of a layer, on the first and the last stage.
+std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages,
+                                       bool embedding_and_head_as_layers = false);
 
 }  // namespace shardbench

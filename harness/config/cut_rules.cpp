@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include "harness/config/parallel_config.hpp"
+
+namespace shardbench {
+namespace {
+
+using Reasons = std::vector<std::string>;
+
+/// A weight dim that tensor parallelism cuts.
+struct CutDim {
+  std::string_view name;
+  std::int64_t size;
+};
+
+std::vector<CutDim> tp_dims(ModelConfig const& model) {
+  std::vector<CutDim> dims{{"query heads", model.heads}};
+  if (model.vision_heads > 0) dims.push_back({"vision heads", model.vision_heads});
+  bool dense_mlp = !model.moe;
+  for (std::int64_t layer = 0; !dense_mlp && layer < model.layers; ++layer) dense_mlp = !model.is_moe_layer(layer);
+  if (dense_mlp) dims.push_back({"ffn", model.ffn_hidden});
+  if (model.moe && model.moe->shared_ffn_hidden > 0)
+    dims.push_back({"shared expert ffn", model.moe->shared_ffn_hidden});
+  return dims;
+}
+
+/// Latent attention expands keys and values to every query head, so only plain attention has the kv rule.
+bool kv_fits(ModelConfig const& model, std::int64_t tp) {
+  return model.mla || model.kv_heads % tp == 0 || tp % model.kv_heads == 0;
+}
+
+bool tp_fits(ModelConfig const& model, std::vector<CutDim> const& dims, std::int64_t tp) {
+  for (CutDim const& dim : dims)
+    if (dim.size % tp != 0) return false;
+  return kv_fits(model, tp);
+}
+
+std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t limit) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t d = 1; d <= n && d <= limit; ++d)
+    if (n % d == 0) result.push_back(d);
+  return result;
+}
+
+void add_tp(ModelConfig const& model, std::int64_t tp, Reasons& reasons) {
+  std::vector<CutDim> const dims = tp_dims(model);
+  if (tp_fits(model, dims, tp)) return;
+  std::string broken;
+  auto const add = [&](std::string const& rule) { broken += (broken.empty() ? "" : ", ") + rule; };
+  for (CutDim const& dim : dims)
+    if (dim.size % tp != 0) add(fmt::format("does not divide {} {}", dim.size, dim.name));
+  if (!kv_fits(model, tp)) add(fmt::format("and {} kv heads: neither divides the other", model.kv_heads));
+  reasons.push_back(
+      fmt::format("tp: {} {}; legal for {}: {}", tp, broken, model.name, list_text(legal_tp(model, model.heads))));
+}
+
+void add_experts(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+  if (!model.moe) {
+    if (p.ep > 1) reasons.push_back(fmt::format("ep: {} given, {} has no experts; legal: 1", p.ep, model.name));
+    if (p.etp > 1) reasons.push_back(fmt::format("etp: {} given, {} has no experts; legal: 1", p.etp, model.name));
+    return;
+  }
+  if (model.moe->experts % p.ep != 0)
+    reasons.push_back(fmt::format("ep: {} does not divide {} experts; legal: {}", p.ep, model.moe->experts,
+                                  list_text(divisors(model.moe->experts, model.moe->experts))));
+  if (model.moe->ffn_hidden % p.etp != 0)
+    reasons.push_back(fmt::format("etp: {} does not divide expert ffn {}; legal: {}", p.etp, model.moe->ffn_hidden,
+                                  list_text(divisors(model.moe->ffn_hidden, 64))));
+  std::int64_t const world = p.ranks(), group = p.etp * p.ep * p.pp;
+  if (world % group == 0) return;
+  std::vector<std::int64_t> legal;
+  for (std::int64_t const ep : divisors(model.moe->experts, model.moe->experts))
+    if (world % (p.etp * ep * p.pp) == 0) legal.push_back(ep);
+  reasons.push_back(fmt::format("ep: etp*ep*pp = {}*{}*{} = {} does not divide {} ranks; legal ep: {}", p.etp, p.ep,
+                                p.pp, group, world, legal.empty() ? "none (change etp or pp)" : list_text(legal)));
+}
+
+void add_pipeline(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+  if (p.pp > model.layers)
+    reasons.push_back(fmt::format("pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers));
+  else if (model_chunks(p) > model.layers)
+    reasons.push_back(fmt::format("{}: pp {} needs {} chunks of at least one layer, {} has {}; at most pp {}",
+                                  p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers,
+                                  model.layers / chunks_per_rank(p)));
+  if (p.vpp > 1 && p.schedule != ScheduleKind::interleaved)
+    reasons.push_back(fmt::format("vpp: {} given, schedule {} has its own chunks; legal: 1 (or schedule interleaved)",
+                                  p.vpp, to_string(p.schedule)));
+  if (p.vpp > 1 && p.pp == 1) reasons.push_back(fmt::format("vpp: {} given with pp 1; legal: 1, or pp >= 2", p.vpp));
+  if (p.schedule == ScheduleKind::interleaved && p.vpp == 1)
+    reasons.push_back("schedule: interleaved needs vpp >= 2, 1 given");
+  if (p.schedule == ScheduleKind::dualpipe && p.pp % 2 != 0)
+    reasons.push_back(fmt::format("pp: {} given, dualpipe needs an even pp; legal: {}", p.pp,
+                                  p.pp == 1 ? "2, 4, 6, ..." : fmt::format("{}, {}", p.pp - 1, p.pp + 1)));
+}
+
+void add_states(ParallelConfig const& p, Reasons& reasons) {
+  if (p.zero_stage < 0 || p.zero_stage > 3)
+    reasons.push_back(fmt::format("zero: {} given; legal: 0, 1, 2, 3", p.zero_stage));
+  if (p.shard_ranks == 0) return;
+  if (p.zero_stage == 0)
+    reasons.push_back(fmt::format("shard-ranks: {} given with zero 0; legal with zero 1 to 3", p.shard_ranks));
+  if (p.shard_ranks < 0 || p.dp % p.shard_ranks != 0)
+    reasons.push_back(fmt::format("shard-ranks: {} does not divide dp {}; legal: {}", p.shard_ranks, p.dp,
+                                  list_text(divisors(p.dp, 4096))));
+}
+
+void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+  if (!(p.tp_sync_fraction >= 0 && p.tp_sync_fraction <= 1))
+    reasons.push_back(fmt::format("tp-sync-fraction: {} given; legal: 0 to 1", p.tp_sync_fraction));
+  if (p.tp_sync_fraction < 1 && p.sequence_parallel)
+    reasons.push_back(fmt::format(
+        "tp-sync-fraction: {} given with sequence-parallel: private channels cannot be cut along the sequence",
+        p.tp_sync_fraction));
+  if (p.tp_overlap != "none" && p.tp_overlap != "chunked")
+    reasons.push_back(fmt::format("tp-overlap: {} given; legal: none, chunked", p.tp_overlap));
+  if (p.recompute_layers > 0 && p.recompute == Recompute::none)
+    reasons.push_back(fmt::format("recompute-layers: {} given with recompute none; legal with selective or full",
+                                  p.recompute_layers));
+  if (p.cp > 1 && p.cp_method == CpMethod::ulysses && model.heads / p.tp % p.cp != 0)
+    reasons.push_back(fmt::format("cp: {} does not divide the {} query heads a tp rank has (ulysses); legal: {}", p.cp,
+                                  model.heads / p.tp, list_text(divisors(model.heads / p.tp, 4096))));
+}
+
+}  // namespace
+
+std::string list_text(std::vector<std::int64_t> const& values) { return fmt::format("{}", fmt::join(values, ", ")); }
+
+std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit) {
+  if (model.yolo) return {1};
+  std::vector<CutDim> const dims = tp_dims(model);
+  std::vector<std::int64_t> result;
+  for (std::int64_t tp = 1; tp <= limit && tp <= model.heads; ++tp)
+    if (tp_fits(model, dims, tp)) result.push_back(tp);
+  return result;
+}
+
+std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfig const& p) {
+  Reasons reasons;
+  auto const at_least_one = [&](std::string_view name, std::int64_t value) {
+    if (value < 1) reasons.push_back(fmt::format("{}: {} given; legal: 1 and more", name, value));
+  };
+  at_least_one("dp", p.dp);
+  at_least_one("tp", p.tp);
+  at_least_one("pp", p.pp);
+  at_least_one("cp", p.cp);
+  at_least_one("ep", p.ep);
+  at_least_one("etp", p.etp);
+  at_least_one("vpp", p.vpp);
+  if (!reasons.empty()) return reasons;
+  double product = 1;
+  for (std::int64_t const degree : {p.dp, p.tp, p.pp, p.cp}) product *= static_cast<double>(degree);
+  if (product > 1e9) return {fmt::format("ranks: dp*tp*pp*cp = {:.3g}; at most 1e9", product)};
+  if (model.yolo) {
+    for (auto const& [name, value] : {std::pair{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}})
+      if (value > 1)
+        reasons.push_back(fmt::format("{}: {} given, {} is cut over data only; legal: 1", name, value, model.name));
+    add_states(p, reasons);
+    return reasons;
+  }
+  add_tp(model, p.tp, reasons);
+  add_experts(model, p, reasons);
+  add_pipeline(model, p, reasons);
+  add_states(p, reasons);
+  add_tensor_details(model, p, reasons);
+  return reasons;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,162 @@
+#include "harness/config/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/config/field_text.hpp"
+#include "harness/config/size_rules.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+using Reasons = std::vector<std::string>;
+
+void cut_layers(Experiment& e) {
+  if (e.layers == 0 || e.layers == e.model.layers) return;
+  if (e.layers > e.model.layers)
+    throw InputError(
+        fmt::format("--layers: {} is more than the {} that {} has", e.layers, e.model.layers, e.model.name));
+  if (e.model.yolo)
+    throw InputError(fmt::format("--layers: {} given, a detector such as {} is not cut", e.layers, e.model.name));
+  e.model.layers = e.layers;
+}
+
+void fill_seq(Experiment& e) {
+  if (e.seq > 0) return;
+  constexpr std::int64_t usual = 1024;
+  std::int64_t const longest = e.model.max_positions > 0 ? e.model.max_positions : usual;
+  e.seq = e.model.vision ? e.model.vision_tokens() : e.model.yolo ? 1 : std::min(usual, longest);
+}
+
+void check_batch(Experiment const& e, Reasons& reasons) {
+  std::int64_t const step = e.micro_batch * e.parallel.dp;
+  if (e.global_batch % step == 0 && e.global_batch > 0) return;
+  std::int64_t const below = e.global_batch / step * step;
+  reasons.push_back(fmt::format("global-batch: {} is not a multiple of micro-batch * dp = {} * {} = {}; nearest: {}{}",
+                                e.global_batch, e.micro_batch, e.parallel.dp, step,
+                                below > 0 ? fmt::format("{}, ", below) : "", below + step));
+}
+
+void check_schedule(Experiment const& e, Reasons& reasons) {
+  std::int64_t const m = e.microbatches(), pp = e.parallel.pp;
+  std::string_view const name = to_string(e.parallel.schedule);
+  if (e.parallel.schedule == ScheduleKind::interleaved && m % pp != 0)
+    reasons.push_back(fmt::format("schedule: {} microbatches are not a multiple of pp {} ({}); legal: multiples of {}",
+                                  m, pp, name, pp));
+  if (e.parallel.schedule == ScheduleKind::dualpipe && (m % 2 != 0 || m < pp))
+    reasons.push_back(
+        fmt::format("schedule: {} microbatches given, {} needs an even number of at least pp {}", m, name, pp));
+}
+
+void check_seq(Experiment const& e, Reasons& reasons) {
+  ModelConfig const& model = e.model;
+  ParallelConfig const& p = e.parallel;
+  if (model.yolo) return;
+  if (model.vision && e.seq != model.vision_tokens())
+    reasons.push_back(
+        fmt::format("seq: {} given, an image of {} makes {} tokens", e.seq, model.name, model.vision_tokens()));
+  if (model.position == PositionKind::learned && e.seq > model.max_positions)
+    reasons.push_back(
+        fmt::format("seq: {} given, {} has {} learned positions", e.seq, model.name, model.max_positions));
+  if (e.phase == PhaseKind::decode && (p.cp > 1 || p.sequence_parallel)) return;
+  // A causal sequence is cut in zigzag: two pieces a rank, so that all ranks do the same work.
+  bool const zigzag = model.causal && p.cp_method != CpMethod::ulysses;
+  std::int64_t const pieces = p.cp == 1 ? 1 : zigzag ? 2 * p.cp : p.cp;
+  if (e.seq % pieces != 0) {
+    reasons.push_back(fmt::format("cp: seq {} is not a multiple of {} = {}; pad to {}", e.seq, zigzag ? "2*cp" : "cp",
+                                  pieces, round_up(e.seq, pieces)));
+    return;
+  }
+  if (p.sequence_parallel && e.seq / p.cp % p.tp != 0)
+    reasons.push_back(
+        fmt::format("sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; pad seq to {}",
+                    e.seq / p.cp, p.tp, round_up(e.seq, pieces * p.tp)));
+}
+
+void check_phase(Experiment const& e, Reasons& reasons) {
+  if (e.phase == PhaseKind::train) return;
+  std::string_view const phase = to_string(e.phase);
+  if (e.model.vision || e.model.yolo)
+    reasons.push_back(fmt::format("phase: {} given, {} generates nothing; legal: train", phase, e.model.name));
+  if (e.parallel.recompute != Recompute::none)
+    reasons.push_back(fmt::format("recompute: {} given, {} has no backward pass; legal: none",
+                                  to_string(e.parallel.recompute), phase));
+  if (e.parallel.zero_stage > 0)
+    reasons.push_back(fmt::format("zero: {} given, {} has no optimizer; legal: 0", e.parallel.zero_stage, phase));
+  if (e.phase == PhaseKind::decode && e.parallel.cp > 1)
+    reasons.push_back(fmt::format("cp: {} given, a decoded token is not cut; legal: 1", e.parallel.cp));
+  if (e.phase == PhaseKind::decode && e.parallel.sequence_parallel)
+    reasons.push_back("sequence-parallel: given, a decoded token is not cut; legal: false");
+}
+
+/// FP8 products need multiples of 16 in the local widths and of 8 in the tokens (case S08).
+void check_fp8(Experiment const& e, Reasons& reasons) {
+  if (e.precision != Dtype::fp8 || e.model.yolo) return;
+  ModelConfig const& m = e.model;
+  std::int64_t const tokens = e.micro_batch * (e.phase == PhaseKind::decode ? 1 : e.seq / e.parallel.cp);
+  auto const check = [&](std::string_view what, std::int64_t width) {
+    std::string const problem = fp8_problem(tokens, width);
+    if (!problem.empty()) reasons.push_back(fmt::format("precision: fp8, {}: {}", what, problem));
+  };
+  check("hidden", m.hidden);
+  check("query width of a tp rank", m.heads / e.parallel.tp * (m.mla ? m.mla->v_head_dim : m.head_dim));
+  check("ffn of a tp rank", m.ffn_hidden / e.parallel.tp);
+  if (m.moe) check("expert ffn of an etp rank", m.moe->ffn_hidden / e.parallel.etp);
+}
+
+}  // namespace
+
+std::string_view to_string(Scope scope) {
+  constexpr std::array<std::string_view, 2> names{"layer", "model"};
+  static_assert(names.size() == static_cast<std::size_t>(Scope::size_));
+  return names.at(static_cast<std::size_t>(scope));
+}
+
+std::string_view to_string(PhaseKind phase) {
+  constexpr std::array<std::string_view, 3> names{"train", "prefill", "decode"};
+  static_assert(names.size() == static_cast<std::size_t>(PhaseKind::size_));
+  return names.at(static_cast<std::size_t>(phase));
+}
+
+std::string_view to_string(DeviceKind device) {
+  constexpr std::array<std::string_view, 4> names{"auto", "cpu", "cuda", "cuda-emulated"};
+  static_assert(names.size() == static_cast<std::size_t>(DeviceKind::size_));
+  return names.at(static_cast<std::size_t>(device));
+}
+
+std::vector<std::string> illegal_reasons(Experiment const& e) {
+  Reasons reasons = illegal_reasons(e.model, e.parallel);
+  // The rules below divide by the degrees.
+  if (!reasons.empty()) return reasons;
+  if (e.ranks != e.parallel.ranks())
+    reasons.push_back(fmt::format("ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.parallel.ranks()));
+  check_batch(e, reasons);
+  if (reasons.empty()) check_schedule(e, reasons);
+  check_seq(e, reasons);
+  check_phase(e, reasons);
+  check_fp8(e, reasons);
+  return reasons;
+}
+
+void resolve(Experiment& e) {
+  if (e.micro_batch < 1 || e.global_batch < 0 || e.seq < 0 || e.layers < 0 || e.ranks < 0)
+    throw InputError(
+        fmt::format("sizes: micro-batch {}, global-batch {}, seq {}, layers {}, ranks {}: none may be negative",
+                    e.micro_batch, e.global_batch, e.seq, e.layers, e.ranks));
+  if (e.model.hidden == 0 && !e.model.yolo) e.model = load_model(e.model_name);
+  cut_layers(e);
+  fill_seq(e);
+  // vpp has no other meaning than this schedule; any other choice of the user stays and is checked.
+  if (e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b)
+    e.parallel.schedule = ScheduleKind::interleaved;
+  if (e.global_batch == 0) e.global_batch = e.micro_batch * e.parallel.dp;
+  Reasons const early = illegal_reasons(e.model, e.parallel);
+  if (e.ranks == 0 && early.empty()) e.ranks = e.parallel.ranks();
+  Reasons const reasons = early.empty() ? illegal_reasons(e) : early;
+  if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));
+}
+
+}  // namespace shardbench

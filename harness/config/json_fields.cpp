@@ -1,0 +1,118 @@
+#include "harness/config/json_fields.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+std::string value_text(JsonValue const& value) {
+  switch (value.kind) {
+    case JsonValue::Kind::null:
+      return "null";
+    case JsonValue::Kind::boolean:
+      return value.boolean ? "true" : "false";
+    case JsonValue::Kind::integer:
+      return fmt::format("{}", value.integer);
+    case JsonValue::Kind::real:
+      return fmt::format("{}", value.real);
+    case JsonValue::Kind::text:
+      return in_quotes(value.text);
+    case JsonValue::Kind::list:
+      return "a list";
+    case JsonValue::Kind::object:
+      return "an object";
+  }
+  return "";
+}
+
+}  // namespace
+
+JsonFields::JsonFields(JsonValue const& object, std::string file, std::string prefix)
+    : object_(&object), file_(std::move(file)), prefix_(std::move(prefix)) {
+  if (object.kind == JsonValue::Kind::object) return;
+  std::string const where = prefix_.empty() ? "the text" : prefix_.substr(0, prefix_.size() - 1);
+  throw InputError(fmt::format("{}: {} is {}, an object is needed", file_, where, value_text(object)));
+}
+
+void JsonFields::fail(std::string_view key, std::string_view problem) const {
+  throw InputError(fmt::format("{}: {}{}: {}", file_, prefix_, key, problem));
+}
+
+JsonValue const* JsonFields::present(std::string_view key) const {
+  JsonValue const* const value = object_->find(key);
+  return value == nullptr || value->kind == JsonValue::Kind::null ? nullptr : value;
+}
+
+std::string_view JsonFields::any_of(std::initializer_list<std::string_view> keys) const {
+  for (std::string_view const key : keys)
+    if (has(key)) return key;
+  return *keys.begin();
+}
+
+std::int64_t JsonFields::integer(std::string_view key, JsonValue const& value, std::int64_t min,
+                                 std::int64_t max) const {
+  if (value.kind != JsonValue::Kind::integer || value.integer < min || value.integer > max)
+    fail(key, fmt::format("{} is not an integer from {} to {}", value_text(value), min, max));
+  return value.integer;
+}
+
+std::int64_t JsonFields::size(std::string_view key, std::int64_t max) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) fail(key, fmt::format("missing (an integer from 1 to {})", max));
+  return integer(key, *value, 1, max);
+}
+
+std::int64_t JsonFields::size_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
+  JsonValue const* const value = present(key);
+  return value == nullptr ? fallback : integer(key, *value, 1, max);
+}
+
+std::int64_t JsonFields::count_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
+  JsonValue const* const value = present(key);
+  return value == nullptr ? fallback : integer(key, *value, 0, max);
+}
+
+double JsonFields::number_or(std::string_view key, double fallback, double min, double max) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return fallback;
+  bool const is_integer = value->kind == JsonValue::Kind::integer;
+  double const number = is_integer ? static_cast<double>(value->integer) : value->real;
+  bool const is_number = is_integer || value->kind == JsonValue::Kind::real;
+  if (!is_number || !(number >= min && number <= max))
+    fail(key, fmt::format("{} is not a number from {} to {}", value_text(*value), min, max));
+  return number;
+}
+
+bool JsonFields::flag_or(std::string_view key, bool fallback) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return fallback;
+  if (value->kind != JsonValue::Kind::boolean) fail(key, fmt::format("{} is not true or false", value_text(*value)));
+  return value->boolean;
+}
+
+std::string JsonFields::text_or(std::string_view key, std::string_view fallback) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return std::string(fallback);
+  if (value->kind != JsonValue::Kind::text) fail(key, fmt::format("{} is not a text", value_text(*value)));
+  return value->text;
+}
+
+std::vector<std::int64_t> JsonFields::counts(std::string_view key, std::int64_t max) const {
+  std::vector<std::int64_t> result;
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return result;
+  if (value->kind != JsonValue::Kind::list) fail(key, fmt::format("{} is not a list", value_text(*value)));
+  for (JsonValue const& item : value->items) result.push_back(integer(key, item, 0, max));
+  return result;
+}
+
+std::optional<JsonFields> JsonFields::object(std::string_view key) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return std::nullopt;
+  return JsonFields(*value, file_, prefix_ + std::string(key) + '.');
+}
+
+}  // namespace shardbench

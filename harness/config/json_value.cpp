@@ -1,0 +1,132 @@
+#include "harness/config/json_value.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::size_t max_depth = 64;
+
+/// Builds the tree event by event, so that depth and repeated keys are refused before memory is spent on them.
+class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  JsonValue root;
+  std::string problem;
+  std::size_t position = 0;
+
+  bool null() override { return add({}) != nullptr; }
+  bool boolean(bool value) override {
+    JsonValue node;
+    node.kind = JsonValue::Kind::boolean;
+    node.boolean = value;
+    return add(std::move(node)) != nullptr;
+  }
+  bool number_integer(number_integer_t value) override {
+    JsonValue node;
+    node.kind = JsonValue::Kind::integer;
+    node.integer = value;
+    return add(std::move(node)) != nullptr;
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
+      return number_integer(static_cast<number_integer_t>(value));
+    return number_float(static_cast<double>(value), {});
+  }
+  bool number_float(number_float_t value, string_t const&) override {
+    JsonValue node;
+    node.kind = JsonValue::Kind::real;
+    node.real = value;
+    return add(std::move(node)) != nullptr;
+  }
+  bool string(string_t& value) override {
+    JsonValue node;
+    node.kind = JsonValue::Kind::text;
+    node.text = std::move(value);
+    return add(std::move(node)) != nullptr;
+  }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(JsonValue::Kind::object); }
+  bool start_array(std::size_t) override { return open(JsonValue::Kind::list); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) {
+      problem = fmt::format("key {} appears twice", in_quotes(name));
+      return false;
+    }
+    key_ = std::move(name);
+    return true;
+  }
+  bool parse_error(std::size_t where, std::string const&, nlohmann::detail::exception const&) override {
+    position = where;
+    problem = "not JSON";
+    return false;
+  }
+
+ private:
+  JsonValue* add(JsonValue node) {
+    if (open_.empty()) {
+      root = std::move(node);
+      return &root;
+    }
+    JsonValue& parent = *open_.back();
+    if (parent.kind == JsonValue::Kind::object) {
+      parent.members.emplace_back(std::move(key_), std::move(node));
+      return &parent.members.back().second;
+    }
+    parent.items.push_back(std::move(node));
+    return &parent.items.back();
+  }
+  bool open(JsonValue::Kind kind) {
+    if (open_.size() >= max_depth) {
+      problem = fmt::format("nested deeper than {} levels", max_depth);
+      return false;
+    }
+    JsonValue node;
+    node.kind = kind;
+    // A parent's child lists only grow while the child is closed, so the pointers on the stack stay valid.
+    open_.push_back(add(std::move(node)));
+    keys_.emplace_back();
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+
+  std::vector<JsonValue*> open_;
+  std::vector<std::unordered_set<std::string>> keys_;  ///< of each open container
+  std::string key_;
+};
+
+}  // namespace
+
+JsonValue const* JsonValue::find(std::string_view key) const {
+  for (auto const& [name, value] : members)
+    if (name == key) return &value;
+  return nullptr;
+}
+
+JsonValue parse_json(std::string_view json, std::string_view name) {
+  if (json.size() > max_json_bytes)
+    throw InputError(fmt::format("{}: {} bytes, at most {} are read", name, json.size(), max_json_bytes));
+  TreeBuilder builder;
+  if (nlohmann::json::sax_parse(json.begin(), json.end(), &builder)) return std::move(builder.root);
+  if (builder.position == 0 || builder.problem != "not JSON")
+    throw InputError(fmt::format("{}: {}", name, builder.problem));
+  std::string_view const before = json.substr(0, builder.position - 1);
+  auto const line = 1 + std::count(before.begin(), before.end(), '\n');
+  std::size_t const line_start = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+  throw InputError(fmt::format("{}: line {}, column {}: not JSON", name, line, before.size() - line_start + 1));
+}
+
+}  // namespace shardbench

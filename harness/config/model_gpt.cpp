@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include "harness/config/model_schemas.hpp"
+
+namespace shardbench {
+namespace {
+
+/// What every GPT has: LayerNorm with bias and biases on all projections.
+ModelConfig gpt_base() {
+  ModelConfig model;
+  model.family = "gpt";
+  model.qkv_bias = model.attention_out_bias = model.mlp_bias = true;
+  return model;
+}
+
+void split_hidden(JsonFields const& fields, std::string_view key, ModelConfig& model) {
+  if (model.hidden % model.heads != 0)
+    fields.fail(key, fmt::format("{} heads do not divide the width {}", model.heads, model.hidden));
+  model.head_dim = model.hidden / model.heads;
+}
+
+}  // namespace
+
+ModelConfig read_gpt2(JsonFields const& fields, bool bigcode) {
+  ModelConfig model = gpt_base();
+  model.layers = fields.size("n_layer", max_layers);
+  model.hidden = fields.size("n_embd");
+  model.heads = fields.size("n_head", max_heads);
+  split_hidden(fields, "n_head", model);
+  model.kv_heads = bigcode && fields.flag_or("multi_query", true) ? 1 : model.heads;
+  model.ffn_hidden = fields.size_or("n_inner", 4 * model.hidden, 4 * max_width);  // null means 4 * n_embd (GPT2Config)
+  model.vocab = fields.size("vocab_size", max_vocab);
+  model.max_positions = fields.size(fields.any_of({"n_positions", "n_ctx"}), max_tokens >> 12);
+  model.norm_eps = static_cast<float>(fields.number_or("layer_norm_epsilon", 1e-5, 1e-30, 1));
+  model.activation = read_activation(fields, "activation_function", bigcode ? "gelu_pytorch_tanh" : "gelu_new");
+  model.tied_embeddings = fields.flag_or("tie_word_embeddings", true);
+  return model;
+}
+
+ModelConfig read_gpt_neox(JsonFields const& fields) {
+  ModelConfig model = gpt_base();
+  model.layers = fields.size("num_hidden_layers", max_layers);
+  model.hidden = fields.size("hidden_size");
+  read_heads(fields, true, true, model);
+  model.ffn_hidden = fields.size("intermediate_size");
+  model.vocab = fields.size("vocab_size", max_vocab);
+  model.max_positions = fields.count_or("max_position_embeddings", 0, max_tokens);
+  model.norm_eps = static_cast<float>(fields.number_or("layer_norm_eps", 1e-5, 1e-30, 1));
+  model.activation = read_activation(fields, "hidden_act", "gelu");
+  model.position = PositionKind::rope;
+  model.rotary_fraction = fields.number_or("rotary_pct", 0.25, 0, 1);
+  model.rope_theta = static_cast<float>(fields.number_or("rotary_emb_base", 10000, 1, 1e12));
+  model.qkv_bias = model.attention_out_bias = fields.flag_or("attention_bias", true);
+  model.parallel_block = fields.flag_or("use_parallel_residual", true);
+  model.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
+  return model;
+}
+
+ModelConfig read_megatron(JsonFields const& fields) {
+  ModelConfig model = gpt_base();
+  model.layers = fields.size("num_layers", max_layers);
+  model.hidden = fields.size("hidden_size");
+  model.heads = model.kv_heads = fields.size("num_attention_heads", max_heads);
+  split_hidden(fields, "num_attention_heads", model);
+  model.ffn_hidden = fields.size_or("ffn_hidden_size", 4 * model.hidden, 4 * max_width);  // Megatron-LM's own default
+  model.vocab = fields.size("vocab_size", max_vocab);
+  model.max_positions = fields.size(fields.any_of({"max_position_embeddings", "seq_length"}), max_tokens >> 12);
+  model.tied_embeddings = true;
+  return model;
+}
+
+}  // namespace shardbench

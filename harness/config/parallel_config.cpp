@@ -1,0 +1,63 @@
+#include "harness/config/parallel_config.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+template <class Enum, std::size_t n>
+std::string_view name_of(Enum value, std::array<std::string_view, n> const& names) {
+  static_assert(n == static_cast<std::size_t>(Enum::size_));
+  return names.at(static_cast<std::size_t>(value));
+}
+
+}  // namespace
+
+std::string_view to_string(ScheduleKind kind) {
+  return name_of(kind, std::array<std::string_view, 6>{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"});
+}
+
+std::string_view to_string(Recompute kind) {
+  return name_of(kind, std::array<std::string_view, 3>{"none", "selective", "full"});
+}
+
+std::string_view to_string(CpMethod method) {
+  return name_of(method, std::array<std::string_view, 3>{"ring", "all-gather", "ulysses"});
+}
+
+std::int64_t chunks_per_rank(ParallelConfig const& parallel) {
+  bool const two = parallel.schedule == ScheduleKind::zb_v || parallel.schedule == ScheduleKind::dualpipe;
+  return two ? 2 : parallel.vpp;
+}
+
+std::int64_t model_chunks(ParallelConfig const& parallel) {
+  if (parallel.schedule == ScheduleKind::dualpipe) return parallel.pp;
+  return parallel.pp * chunks_per_rank(parallel);
+}
+
+std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by) {
+  std::int64_t const unit = divisible_by * tp;
+  return (vocab + unit - 1) / unit * unit;
+}
+
+std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages, bool embedding_and_head_as_layers) {
+  bool const extra = embedding_and_head_as_layers && stages > 1;
+  std::int64_t const total = layers + (extra ? 2 : 0);
+  if (stages < 1 || layers < 1 || stages > layers)
+    throw IllegalConfig(fmt::format("pp: {} stages for {} layers; from 1 to {} are legal", stages, layers, layers));
+  auto const count = static_cast<std::size_t>(stages);
+  std::vector<std::int64_t> result(count, total / stages);
+  // From the last but one backwards: the last stage holds the head, the first the embedding.
+  for (std::size_t left = static_cast<std::size_t>(total % stages); left > 0; --left) ++result[count - 1 - left];
+  if (extra) {
+    --result.front();
+    --result.back();
+  }
+  return result;
+}
+
+}  // namespace shardbench
