@@ -56,4 +56,4 @@ def throughput(sweep):
 def memory(sweep):
     labels = [row["label"] for row in sweep.rows]
     series = [(name, colour, [(row.get(column) or 0.0) / 1e9 for row in sweep.rows]) for name, column, colour in MEMORY_PARTS]
-    return stacked("Memory of a rank", "GB a rank", labels, series)
+    return stacked("Memory of the fullest rank", "GB a rank", labels, series)

@@ -108,7 +108,7 @@ def draw_throughput(sweep):
 
 def draw_memory(sweep):
     rows = sweep.rows
-    figure, axes = bar_figure(len(rows), "Memory of a rank")
+    figure, axes = bar_figure(len(rows), "Memory of the fullest rank")
     left = [0.0] * len(rows)
     for name, column, colour in MEMORY_PARTS:
         values = [(row.get(column) or 0.0) / 1e9 for row in rows]
@@ -116,7 +116,7 @@ def draw_memory(sweep):
             axes.barh(range(len(rows)), values, left=left, height=0.62, color=colour, label=name, edgecolor="white",
                       linewidth=0.6)
             left = [a + b for a, b in zip(left, values)]
-    for name, column, marker in (("planned peak", "memory_peak_bytes", "|"), ("measured", "memory_measured_bytes", "x")):
+    for name, column, marker in (("peak by liveness", "memory_peak_bytes", "|"), ("measured", "memory_measured_bytes", "x")):
         points = [(row[column] / 1e9, index) for index, row in enumerate(rows) if row.get(column)]
         if points:
             axes.scatter(*zip(*points), marker=marker, s=180 if marker == "|" else 40, color="black", zorder=3, label=name)

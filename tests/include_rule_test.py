@@ -14,6 +14,9 @@ import sys
 KERNEL_LIBRARIES = {"sb_core": "kernels/core", "sb_kernels_ref": "kernels", "sb_kernels_host": "kernels",
                     "sb_kernels_cuda": "kernels"}
 CUDA_FILE = re.compile(r"_cuda\.(cpp|cu|cuh|hpp)$|_nccl\.cpp$|\.cuh?$|^kernels/core/cuda/")
+# Costs and the contract of an op (its shapes, enums and function types, kernels/<op>/<op>.hpp) stand on kernels/core alone, so
+# whoever links that may describe a step with them; back ends are for who links them.
+CONTRACT = re.compile(r"kernels/(cost|(?P<op>[a-z_]+)/(?P=op))\.hpp$")
 # What a linked outside library lets a module include.
 EXTERNAL = {"fmt::fmt": r"fmt/", "nlohmann_json::nlohmann_json": r"nlohmann/", "yaml-cpp": r"yaml-cpp/",
             "CLI11::CLI11": r"CLI/", "MPI::MPI_C": r"mpi\.h$", "BLAS::BLAS": r"(openblas/)?(cblas|openblas_config)\.h$"}
@@ -21,7 +24,7 @@ EXTERNAL = {"fmt::fmt": r"fmt/", "nlohmann_json::nlohmann_json": r"nlohmann/", "
 RESERVED = [
     (r"mpi\.h$", r"^harness/comm/(communicator_mpi|mpi_[a-z_]+)\.(cpp|hpp)$", "MPI stays behind the communicator"),
     (r"nccl\.h$", r"^harness/comm/[a-z_]*nccl[a-z_]*\.(cpp|hpp)$", "NCCL stays behind the communicator"),
-    (r"cublas(Lt|_v2|_api|Xt)?\.h$", r"^kernels/gemm/gemm_cuda\.(cpp|cu)$", "every product goes through gemm"),
+    (r"cublas(Lt|_v2|_api|Xt)?\.h$", r"^kernels/gemm/[a-z_]+_cuda\.(cpp|cu)$", "every product goes through gemm"),
     (r"nvtx3/", r"^harness/record/trace_nvtx\.cpp$", "ranges are opened through trace_push"),
     (r"cuda[A-Za-z_0-9]*\.h(pp)?$", CUDA_FILE, "CUDA stays in files named so"),
     (r"(nlohmann/|yaml-cpp/|CLI/)", r"\.cpp$", "too slow to compile to be in a header"),
@@ -56,6 +59,8 @@ class Modules:
         """The library whose folder holds this file; kernels/core before kernels, but CUDA files make one library."""
         if path.startswith("kernels/") and CUDA_FILE.search(path):
             return "sb_kernels_cuda"
+        if re.match(r"kernels/(?!core/)", path):
+            return "sb_kernels_ref" if "_ref." in path else "sb_kernels_host"
         fitting = [name for name, folder in self.folder.items() if path.startswith(folder + "/")]
         return max(fitting, key=lambda name: len(self.folder[name]), default=None)
 
@@ -91,8 +96,7 @@ def reserved_problem(path, header):
 def link_problem(modules, owner, header):
     folders = modules.folders(owner)
     if re.match(r"(kernels|harness|bench|tests)/", header):
-        # The costs of kernels are plain formulas over core types: any module may count with them.
-        if header == "kernels/cost.hpp" or any(header.startswith(folder + "/") for folder in folders):
+        if (CONTRACT.match(header) and "sb_core" in modules.reachable(owner) and owner != "sb_core") or any(header.startswith(folder + "/") for folder in folders):
             return None
         return f"{owner} links nothing that holds it"
     for library, pattern in EXTERNAL.items():

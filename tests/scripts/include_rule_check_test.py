@@ -43,7 +43,8 @@ class IncludeRule(unittest.TestCase):
         self.refused("harness/sharding/a.cpp", '"harness/comm/communicator.hpp"', "sb_sharding")
         self.refused("kernels/core/a.cpp", '"harness/config/b.hpp"', "sb_core")
         self.refused("kernels/core/a.cpp", '"kernels/gemm/gemm.hpp"', "sb_core")
-        self.refused("harness/program/a.cpp", '"kernels/gemm/gemm.hpp"', "sb_program")
+        self.refused("harness/program/a.cpp", '"kernels/gemm/gemm_host.hpp"', "sb_program")
+        self.allowed("harness/program/a.cpp", '"kernels/gemm/gemm.hpp"')
 
     def test_outside_libraries_need_a_link(self):
         self.allowed("harness/config/a.cpp", "<yaml-cpp/yaml.h>")
