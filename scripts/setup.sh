@@ -49,11 +49,13 @@ as_root() {
 
 apt_install() {
   if [ -n "$bundle" ]; then
-    local files=() file
+    # Also what is there in an older version: a -dev package may want exactly the library that came with it.
+    local files=() file have
     for file in "$bundle"/debs/*.deb; do
-      installed "$(dpkg-deb -f "$file" Package)" || files+=("$file")
+      have=$(dpkg-query -W -f='${Version}' "$(dpkg-deb -f "$file" Package)" 2>/dev/null || true)
+      if dpkg --compare-versions "$(dpkg-deb -f "$file" Version)" gt "${have:-0~}"; then files+=("$file"); fi
     done
-    as_root apt-get install -y -qq --no-download --no-install-recommends "${files[@]}" >/dev/null
+    as_root apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "${files[@]}" >/dev/null
   else
     as_root apt-get update -qq &&
       as_root apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "$@" >/dev/null
