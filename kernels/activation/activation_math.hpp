@@ -9,20 +9,31 @@ struct ActivationValue {
   float f, slope;
 };
 
+/// A logistic function and 1 minus it, both without cancellation.
+struct Logistic {
+  float value, complement;
+};
+
+SB_HOST_DEVICE inline Logistic logistic(float x) {
+  float const e = fast_exp(x < -80.0f ? 80.0f : -x);  // bounded: infinity times zero would be NaN
+  float const value = 1.0f / (1.0f + e);
+  return {value, e * value};
+}
+
 /// GELU (Hendrycks & Gimpel 2016), by erf or by their tanh approximation, and SiLU: one definition for host and device.
 template <ActivationKind kind>
 SB_HOST_DEVICE inline ActivationValue activate(float x) {
   if constexpr (kind == ActivationKind::silu) {
-    float const sigmoid = 1.0f / (1.0f + fast_exp(-x));
-    return {x * sigmoid, sigmoid * (1.0f + x * (1.0f - sigmoid))};
+    Logistic const s = logistic(x);
+    return {x * s.value, s.value + x * s.value * s.complement};
   } else if constexpr (kind == ActivationKind::gelu_erf) {
     float const cdf = 0.5f + 0.5f * fast_erf(x * 0.70710678f);
     return {x * cdf, cdf + x * 0.39894228f * fast_exp(-0.5f * x * x)};
   } else {
-    constexpr float scale = 0.79788456f, cubic = 0.044715f;  // sqrt(2 / pi)
-    float const t = fast_tanh(scale * (x + cubic * x * x * x));
-    float const half = 0.5f + 0.5f * t;
-    return {x * half, half + 0.5f * x * (1.0f - t * t) * scale * (1.0f + 3.0f * cubic * x * x)};
+    constexpr float twice_scale = 1.59576912f, cubic = 0.044715f;  // 2 sqrt(2 / pi)
+    // (1 + tanh(u)) / 2 is the logistic function of 2u, which loses nothing in the tails.
+    Logistic const s = logistic(twice_scale * (x + cubic * x * x * x));
+    return {x * s.value, s.value + x * s.value * s.complement * twice_scale * (1.0f + 3.0f * cubic * x * x)};
   }
 }
 
