@@ -1,0 +1,135 @@
+#include "kernels/core/cuda/vec.hpp"
+#include "kernels/kernel_set_cuda.hpp"
+
+namespace shardbench::cuda {
+namespace {
+
+template <class T>
+struct Add {
+  T const *a, *b;
+  T* out;
+  float scale;
+
+  template <int width>
+  __device__ void at(std::int64_t i) const {
+    float x[width], y[width];
+    load<width>(a + i, x);
+    load<width>(b + i, y);
+    for (int j = 0; j < width; ++j) x[j] += y[j] * scale;
+    store<width>(out + i, x);
+  }
+};
+
+template <class T>
+struct Scale {
+  T* x;
+  float factor;
+  float const* factor_device;
+
+  template <int width>
+  __device__ void at(std::int64_t i) const {
+    float value[width];
+    load<width>(x + i, value);
+    float const whole = factor_device ? factor * *factor_device : factor;
+    for (int j = 0; j < width; ++j) value[j] *= whole;
+    store<width>(x + i, value);
+  }
+};
+
+/// Between float types.
+template <class From, class To>
+struct Convert {
+  From const* from;
+  To* to;
+  std::int64_t cols, from_stride, to_stride;
+
+  template <int width>
+  __device__ void at(std::int64_t i) const {
+    std::int64_t const row = i / cols, col = i - row * cols;
+    float value[width];
+    load<width>(from + row * from_stride + col, value);
+    store<width>(to + row * to_stride + col, value);
+  }
+};
+
+/// Bits as they are, `Word` at a time: 16 bytes where all is aligned, else the element.
+template <class Word>
+struct Move {
+  Word const* from;
+  Word* to;
+  std::int64_t cols, from_stride, to_stride;
+
+  template <int width>
+  __device__ void at(std::int64_t i) const {
+    static_assert(width == 1);
+    std::int64_t const row = i / cols, col = i - row * cols;
+    to[row * to_stride + col] = from[row * from_stride + col];
+  }
+};
+
+template <class Word>
+void move_words(CudaStream& stream, CopyBlockArgs const& args, std::int64_t elements_per_word) {
+  Move<Word> const body{static_cast<Word const*>(args.from), static_cast<Word*>(args.to), args.cols / elements_per_word,
+                        args.from_stride / elements_per_word, args.to_stride / elements_per_word};
+  for_each<1>(body, args.rows * body.cols, false, stream);
+}
+
+void move_block(CudaStream& stream, CopyBlockArgs const& args) {
+  auto const bytes = static_cast<std::int64_t>(bytes_of(args.from_dtype));
+  std::int64_t const per_pack = 16 / bytes;
+  bool const wide = all_aligned(args.from, args.to) && args.cols % per_pack == 0 && args.from_stride % per_pack == 0 &&
+                    args.to_stride % per_pack == 0;
+  if (wide) return move_words<Pack<float>>(stream, args, per_pack);
+  switch (bytes) {
+    case 1: return move_words<std::uint8_t>(stream, args, 1);
+    case 2: return move_words<std::uint16_t>(stream, args, 1);
+    case 4: return move_words<std::uint32_t>(stream, args, 1);
+    default: return move_words<std::uint64_t>(stream, args, 1);
+  }
+}
+
+}  // namespace
+
+void add(Stream& stream, AddArgs const& args) {
+  std::size_t const bytes = static_cast<std::size_t>(args.count) * bytes_of(args.dtype);
+  declare_access(stream.native(), {reads(args.a, bytes), reads(args.b, bytes), writes(args.out, bytes)});
+  with_float_type(args.dtype, [&](auto element) {
+    using T = decltype(element);
+    Add<T> const body{static_cast<T const*>(args.a), static_cast<T const*>(args.b), static_cast<T*>(args.out),
+                      args.scale};
+    for_each<pack_width<T>>(body, args.count, all_aligned(args.a, args.b, args.out), cuda_stream(stream));
+  });
+}
+
+void scale(Stream& stream, ScaleArgs const& args) {
+  std::size_t const bytes = static_cast<std::size_t>(args.count) * bytes_of(args.dtype);
+  declare_access(stream.native(), {writes(args.x, bytes), reads(args.factor_device, sizeof(float))});
+  with_float_type(args.dtype, [&](auto element) {
+    using T = decltype(element);
+    Scale<T> const body{static_cast<T*>(args.x), args.factor, args.factor_device};
+    for_each<pack_width<T>>(body, args.count, all_aligned(args.x), cuda_stream(stream));
+  });
+}
+
+void copy_block(Stream& stream, CopyBlockArgs const& args) {
+  if (args.rows == 0 || args.cols == 0) return;
+  CudaStream& queue = cuda_stream(stream);
+  declare_access(stream.native(),
+                 {reads(args.from, span_bytes(args.rows, args.cols, args.from_stride, bytes_of(args.from_dtype))),
+                  writes(args.to, span_bytes(args.rows, args.cols, args.to_stride, bytes_of(args.to_dtype)))});
+  if (args.from_dtype == args.to_dtype) return move_block(queue, args);
+  with_float_type(args.from_dtype, [&](auto from) {
+    with_float_type(args.to_dtype, [&](auto to) {
+      using From = decltype(from);
+      using To = decltype(to);
+      constexpr int width = pack_width<Bf16>;
+      bool const wide = all_aligned(args.from, args.to) && args.cols % width == 0 && args.from_stride % width == 0 &&
+                        args.to_stride % width == 0;
+      Convert<From, To> const body{static_cast<From const*>(args.from), static_cast<To*>(args.to), args.cols,
+                                   args.from_stride, args.to_stride};
+      for_each<width>(body, args.rows * args.cols, wide, queue);
+    });
+  });
+}
+
+}  // namespace shardbench::cuda
