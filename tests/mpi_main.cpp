@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/comm/communicator.hpp"
+#include "kernels/core/stream_host.hpp"
 
 int main(int argc, char** argv) {
   shardbench::MpiProcess mpi(&argc, &argv);
@@ -13,8 +14,7 @@ int main(int argc, char** argv) {
   }
   int const result = RUN_ALL_TESTS();
   float failed = static_cast<float>(result);
-  auto device = shardbench::make_host_device();
-  auto stream = device->make_stream(shardbench::StreamKind::compute);
-  world->all_reduce({&failed, 1, shardbench::Dtype::f32}, shardbench::ReduceOp::max, *stream);
+  shardbench::InlineStream stream;
+  world->all_reduce({&failed, 1, shardbench::Dtype::f32}, shardbench::ReduceOp::max, stream);
   return failed != 0;
 }

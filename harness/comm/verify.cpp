@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/core/error.hpp"
+#include "kernels/core/stream_host.hpp"
 
 namespace shardbench {
 namespace {
@@ -14,16 +15,6 @@ namespace {
 struct Record {
   std::array<char, 32> kind{};
   std::uint64_t bytes = 0, group = 0, order = 0;
-};
-
-// Host communicators finish before they return, so the stream they are handed has nothing to do.
-class NoStream final : public Stream {
- public:
-  void submit(std::function<void()> work) final { work(); }
-  void record(Event&) final {}
-  void wait(Event&) final {}
-  void synchronize() final {}
-  void* native() final { return nullptr; }
 };
 
 std::string_view kind_of(Record const& record) { return record.kind.data(); }
@@ -47,7 +38,7 @@ void verify_same_call(Communicator& group, CollectiveSignature const& signature)
   mine.group = signature.group;
   mine.order = signature.order;
   std::vector<Record> all(static_cast<std::size_t>(group.size()));
-  NoStream stream;
+  InlineStream stream;  // host communicators finish before they return, and use none
   group.all_gather({&mine, sizeof mine, Dtype::u8}, {all.data(), all.size() * sizeof mine, Dtype::u8}, stream);
   for (int rank = 1; rank < group.size(); ++rank) compare(all.front(), all[static_cast<std::size_t>(rank)], rank);
 }

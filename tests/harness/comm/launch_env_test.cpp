@@ -1,0 +1,93 @@
+#include "harness/comm/launch_env.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Environment environment_of(Variables const& variables) {
+  return [&variables](char const* name) -> char const* {
+    auto const found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+bool launched(Variables const& variables) { return launched_as_job(environment_of(variables)); }
+int rank_of(Variables const& variables) { return local_rank(environment_of(variables)); }
+int size_of(Variables const& variables) { return local_size(environment_of(variables)); }
+
+TEST(LaunchEnvironment, LaunchersAreRecognised) {
+  EXPECT_FALSE(launched({}));
+  EXPECT_TRUE(launched({{"OMPI_COMM_WORLD_SIZE", "4"}}));
+  EXPECT_TRUE(launched({{"OMPI_COMM_WORLD_SIZE", "1"}})) << "mpirun -np 1 is a job too";
+  EXPECT_FALSE(launched({{"OMPI_COMM_WORLD_SIZE", ""}}));
+  EXPECT_TRUE(launched({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
+  EXPECT_FALSE(launched({{"PMI_RANK", "0"}}));
+  EXPECT_TRUE(launched({{"PMIX_RANK", "0"}}));
+}
+
+TEST(LaunchEnvironment, ASlurmShellIsNotAJobStep) {
+  EXPECT_FALSE(launched({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}})) << "a batch script";
+  EXPECT_FALSE(launched({{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "8"}}))
+      << "an interactive step";
+  EXPECT_TRUE(launched({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_NTASKS", "8"}}));
+  EXPECT_TRUE(launched({{"SLURM_STEPID", "0"}, {"SLURM_NTASKS", "2"}}));
+}
+
+TEST(LaunchEnvironment, LocalRankAndSize) {
+  EXPECT_EQ(rank_of({}), 0);
+  EXPECT_EQ(size_of({}), 1);
+  EXPECT_EQ(rank_of({{"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"LOCAL_RANK", "9"}}), 3);
+  EXPECT_EQ(rank_of({{"SLURM_LOCALID", "5"}}), 5);
+  EXPECT_EQ(rank_of({{"LOCAL_RANK", "1"}}), 1);
+  EXPECT_EQ(size_of({{"OMPI_COMM_WORLD_LOCAL_SIZE", "8"}}), 8);
+  EXPECT_EQ(size_of({{"LOCAL_WORLD_SIZE", "2"}}), 2);
+}
+
+TEST(LaunchEnvironment, TasksPerNodeInSlurmsShortForm) {
+  Variables variables{{"SLURM_STEP_TASKS_PER_NODE", "8(x2),4,1"}};
+  for (auto const& [node, tasks] : std::map<std::string, int>{{"0", 8}, {"1", 8}, {"2", 4}, {"3", 1}}) {
+    variables["SLURM_NODEID"] = node;
+    EXPECT_EQ(size_of(variables), tasks) << node;
+  }
+  variables.insert_or_assign("SLURM_NODEID", "4");
+  EXPECT_THROW(size_of(variables), InputError);
+}
+
+TEST(LaunchEnvironment, GarbageIsRefusedNamingTheVariable) {
+  for (char const* value : {"x", "-1", "1x", " 1", "99999999999"}) {
+    try {
+      rank_of({{"LOCAL_RANK", value}});
+      ADD_FAILURE() << value;
+    } catch (InputError const& error) {
+      EXPECT_NE(std::string(error.what()).find("LOCAL_RANK"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(value), std::string::npos);
+    }
+  }
+  for (char const* value : {"(x2)", "8(x", "8(xq)", ",", "8,,4"})
+    EXPECT_THROW(size_of({{"SLURM_STEP_TASKS_PER_NODE", value}, {"SLURM_NODEID", "9"}}), InputError) << value;
+}
+
+TEST(LaunchEnvironment, OneDevicePerRankUnlessShared) {
+  EXPECT_EQ(device_of_local_rank(3, 4, 8, false), 3);
+  EXPECT_EQ(device_of_local_rank(1, 2, 1, true), 0);
+  EXPECT_EQ(device_of_local_rank(3, 4, 2, true), 1);
+  EXPECT_THROW(device_of_local_rank(0, 1, 0, true), InputError);
+  try {
+    device_of_local_rank(0, 2, 1, false);
+    FAIL() << "two ranks on one device";
+  } catch (InputError const& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "2 ranks on this machine but 1 device: at most one rank per device is allowed");
+  }
+}
+
+}  // namespace
+}  // namespace shardbench
