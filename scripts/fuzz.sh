@@ -13,16 +13,16 @@ if ! clang++ -fsanitize=fuzzer,address "$probe/probe.cpp" -o "$probe/probe" 2>/d
   exit 0
 fi
 
+mapfile -t fuzzers < <(basename -s .cpp tests/fuzz/fuzz_*.cpp)
 export BUILD_DIR=build-fuzz
 scripts/build.sh -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DSHARDBENCH_FUZZERS=ON -DSHARDBENCH_CUDA=OFF \
-  -DSHARDBENCH_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS_RELEASE=-O1 -- fuzzers
-for fuzzer in "$BUILD_DIR"/bin/fuzz_*; do
-  name=$(basename "$fuzzer")
+  -DSHARDBENCH_SANITIZE=fuzzer-no-link,address,undefined -DCMAKE_CXX_FLAGS_RELEASE=-O1 -- "${fuzzers[@]}"
+for name in "${fuzzers[@]}"; do
   corpus=tests/fuzz/corpus/${name#fuzz_}
   folders=("$probe/$name") # new inputs go to the first folder; the committed corpus is only read
   mkdir -p "$probe/$name"
-  [ ! -d "$corpus" ] || folders+=("$corpus")
-  "$fuzzer" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=4096 -artifact_prefix="$BUILD_DIR/" \
+  for folder in "$corpus" "tests/data/${name#fuzz_}s"; do [ ! -d "$folder" ] || folders+=("$folder"); done
+  "$BUILD_DIR/bin/$name" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=4096 -artifact_prefix="$BUILD_DIR/" \
     "${folders[@]}" >"$probe/log" 2>&1 || { tail -60 "$probe/log" >&2; echo "fuzz: $name failed" >&2; exit 1; }
   echo "fuzz: $name: $(tail -1 "$probe/log")"
 done
