@@ -27,6 +27,9 @@ std::vector<std::string> take_races();
 /// Writes outside an allocation, found by looking at the guard bytes around each; empty when there are none.
 std::vector<std::string> find_overruns();
 
+/// Lets fills and products take any host memory as device memory, as a GPU with unified memory would.
+void accept_host_memory(bool accept);
+
 /// Allocations not freed.
 std::size_t live_allocations();
 

@@ -1,0 +1,45 @@
+# The CUDA back end, as a plugin that is opened on demand: cuBLAS alone costs every process that links it 140 ms.
+# Sets SHARDBENCH_HAVE_CUDA. SHARDBENCH_CUDA=AUTO builds it where nvcc, cuBLASLt and NCCL are found.
+set(SHARDBENCH_HAVE_CUDA OFF)
+
+# Sources of the back end; the emulated GPU of the tests compiles the same list (see tests/cuda_emulation).
+file(GLOB SHARDBENCH_CUDA_SOURCES CONFIGURE_DEPENDS
+  ${CMAKE_SOURCE_DIR}/kernels/*_cuda.cpp ${CMAKE_SOURCE_DIR}/kernels/*/*_cuda.cpp ${CMAKE_SOURCE_DIR}/kernels/*/*_cuda.cu
+  ${CMAKE_SOURCE_DIR}/harness/comm/*_nccl.cpp)
+
+if(SHARDBENCH_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+find_program(SHARDBENCH_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+find_library(NCCL_LIBRARY nccl HINTS ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+if(NOT SHARDBENCH_NVCC OR NOT NCCL_LIBRARY OR NOT NCCL_INCLUDE_DIR)
+  set(missing "CUDA back end: nvcc ${SHARDBENCH_NVCC}, NCCL ${NCCL_LIBRARY} ${NCCL_INCLUDE_DIR}")
+  if(SHARDBENCH_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "${missing}: not all found, and SHARDBENCH_CUDA is ON")
+  endif()
+  message(STATUS "${missing}: not all found, left out")
+  return()
+endif()
+
+if(NOT DEFINED CMAKE_CUDA_COMPILER)
+  set(CMAKE_CUDA_COMPILER ${SHARDBENCH_NVCC})
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90 100)
+endif()
+enable_language(CUDA)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+find_package(CUDAToolkit REQUIRED)
+
+add_library(shardbench_cuda MODULE ${SHARDBENCH_CUDA_SOURCES})
+target_link_libraries(shardbench_cuda PRIVATE sb_flags Threads::Threads CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY})
+target_include_directories(shardbench_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
+# -std by hand: CMake 3.25 does not know that nvcc takes C++20, and takes a CXX_STANDARD to hold for CUDA too.
+set_property(TARGET shardbench_cuda PROPERTY CXX_STANDARD)
+target_compile_options(shardbench_cuda PRIVATE -std=c++20
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>)
+target_link_options(shardbench_cuda PRIVATE -Wl,--no-undefined)
+set_target_properties(shardbench_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(SHARDBENCH_HAVE_CUDA ON)

@@ -1,0 +1,59 @@
+// host_kernels() for tests/kernels, with every call run on the emulated GPU: its memory is host memory, so the tests'
+// pointers serve as they are. After each call the GPU is waited for, and must have found nothing out of order.
+#include <stdexcept>
+
+#include "emulation.hpp"
+#include "kernels/core/cuda/stream.hpp"
+#include "kernels/kernel_set_cuda.hpp"
+
+namespace shardbench {
+namespace {
+
+struct Gpu {
+  Gpu() { emulation::accept_host_memory(true); }
+  CudaDevice device{0};
+  std::unique_ptr<Stream> stream = device.make_stream(StreamKind::compute);
+};
+
+template <auto kernel, class Args>
+void run_on_gpu(Stream&, Args const& args) {
+  static auto* const gpu = new Gpu;  // never ended: its threads must not outlive what they use
+  kernel(*gpu->stream, args);
+  gpu->stream->synchronize();
+  auto const races = emulation::take_races(), overruns = emulation::find_overruns();
+  if (!races.empty()) throw std::runtime_error(races.front());
+  if (!overruns.empty()) throw std::runtime_error(overruns.front());
+}
+
+}  // namespace
+
+KernelSet const& host_kernels() {
+  static KernelSet const set{
+      .name = "cuda-emulated",
+      .attention_kernel = cuda_kernels().attention_kernel,
+      .gemm = run_on_gpu<cuda::gemm>,
+      .grouped_gemm = run_on_gpu<cuda::grouped_gemm>,
+      .attention_forward = run_on_gpu<cuda::attention_forward>,
+      .attention_backward = run_on_gpu<cuda::attention_backward>,
+      .norm_forward = run_on_gpu<cuda::norm_forward>,
+      .norm_backward = run_on_gpu<cuda::norm_backward>,
+      .rope = run_on_gpu<cuda::rope>,
+      .activation_forward = run_on_gpu<cuda::activation_forward>,
+      .activation_backward = run_on_gpu<cuda::activation_backward>,
+      .embedding_forward = run_on_gpu<cuda::embedding_forward>,
+      .embedding_backward = run_on_gpu<cuda::embedding_backward>,
+      .cross_entropy_max = run_on_gpu<cuda::cross_entropy_max>,
+      .cross_entropy_sum = run_on_gpu<cuda::cross_entropy_sum>,
+      .cross_entropy_loss = run_on_gpu<cuda::cross_entropy_loss>,
+      .cross_entropy_backward = run_on_gpu<cuda::cross_entropy_backward>,
+      .adamw = run_on_gpu<cuda::adamw>,
+      .add = run_on_gpu<cuda::add>,
+      .column_sum = run_on_gpu<cuda::column_sum>,
+      .copy_block = run_on_gpu<cuda::copy_block>,
+      .square_sum = run_on_gpu<cuda::square_sum>,
+      .scale = run_on_gpu<cuda::scale>,
+  };
+  return set;
+}
+
+}  // namespace shardbench
