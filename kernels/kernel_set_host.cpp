@@ -1,5 +1,7 @@
 #include "kernels/kernel_set_host.hpp"
 
+#include "kernels/gemm/blas_host.hpp"
+
 namespace shardbench {
 namespace {
 
@@ -37,6 +39,7 @@ KernelSet const& host_kernels() {
       .square_sum = enqueue<SquareSumArgs, host::square_sum>,
       .scale = enqueue<ScaleArgs, host::scale>,
   };
+  host::open_blas();  // here, on the thread that sets up: opening it changes the environment
   return set;
 }
 

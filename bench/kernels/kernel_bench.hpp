@@ -1,0 +1,89 @@
+#pragma once
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "kernels/core/cost.hpp"
+#include "kernels/kernel_set.hpp"
+
+namespace shardbench::bench {
+
+/// The widths of a decoder block; what a rank holds is these over tp.
+struct ModelShape {
+  char const* name;
+  std::int64_t hidden, ffn, heads, kv_heads, head_dim, vocab;
+  bool gated;                               ///< Llama's RMSNorm, RoPE and SwiGLU instead of GPT's LayerNorm and GELU
+  std::int64_t gemm_tokens, attention_seq;  ///< chosen so that every benchmark takes under half a second on one core
+};
+
+/// GPT-2 (its vocabulary padded to a multiple of 128) and the Llama 3 sizes.
+inline constexpr ModelShape model_shapes[] = {
+    {"gpt2", 768, 3072, 12, 12, 64, 50304, false, 1024, 1024},
+    {"llama3-8b", 4096, 14336, 32, 8, 128, 128256, true, 128, 1024},
+    {"llama3-70b", 8192, 28672, 64, 8, 128, 128256, true, 32, 512},
+};
+
+inline constexpr std::int64_t tp_sizes[] = {1, 2, 4, 8};
+inline constexpr Dtype bench_dtypes[] = {Dtype::f32, Dtype::bf16};
+
+/// Whether tp cuts the heads evenly and leaves each rank a kv head of its own.
+inline bool tp_divides(ModelShape const& model, std::int64_t tp) {
+  return model.heads % tp == 0 && model.kv_heads % tp == 0 && model.ffn % tp == 0;
+}
+
+/// "op/model/tp4/bf16".
+std::string bench_name(std::string const& op, ModelShape const& model, std::int64_t tp, Dtype dtype);
+
+/// Device memory that a benchmark owns, filled with small random numbers.
+class Buffer {
+ public:
+  Buffer(Dtype dtype, std::int64_t count);
+  ~Buffer();
+  Buffer(Buffer const&) = delete;
+  Buffer& operator=(Buffer const&) = delete;
+  void* data() const { return data_; }
+  float* floats() const { return static_cast<float*>(data_); }
+
+ private:
+  void* data_;
+};
+
+/// The compute stream all benchmarks run on.
+Stream& bench_stream();
+/// The kernels of the device under test.
+KernelSet const& bench_kernels();
+
+/// Times `kernel(args)` and reports TFLOP/s and GB/s (1e9) by `cost`.
+template <class Args>
+void time_kernel(benchmark::State& state, void (*kernel)(Stream&, Args const&), Args const& args, OpCost cost) {
+  Stream& stream = bench_stream();
+  kernel(stream, args);  // first touch and workspaces
+  stream.synchronize();
+  std::chrono::duration<double> elapsed{};
+  for ([[maybe_unused]] auto _ : state) {
+    auto const start = std::chrono::steady_clock::now();
+    kernel(stream, args);
+    stream.synchronize();
+    std::chrono::duration<double> const once = std::chrono::steady_clock::now() - start;
+    state.SetIterationTime(once.count());
+    elapsed += once;
+  }
+  double const calls_per_second = static_cast<double>(state.iterations()) / elapsed.count();
+  state.counters["TFLOP/s"] = cost.flops * calls_per_second / 1e12;
+  state.counters["GB/s"] = cost.bytes * calls_per_second / 1e9;
+}
+
+/// Registers `body` under `name`; times are those that the body measures.
+template <class Body>
+void add_benchmark(std::string const& name, Body body) {
+  benchmark::RegisterBenchmark(name.c_str(), body)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.1);
+}
+
+void register_gemm();
+void register_attention();
+void register_block_ops();
+void register_flat_ops();
+
+}  // namespace shardbench::bench
