@@ -18,6 +18,7 @@ namespace {
 struct Blas {
   void* library = nullptr;
   decltype(&cblas_sgemm) sgemm = nullptr;
+  decltype(&cblas_sgemv) sgemv = nullptr;
   std::string description;
 };
 
@@ -95,7 +96,8 @@ Blas load_blas() {
   Blas blas;
   blas.library = reopen_if_misled(open_library(path), path);
   blas.sgemm = find<decltype(&cblas_sgemm)>(blas.library, "cblas_sgemm");
-  VALIDATE(blas.sgemm != nullptr, path + " has no cblas_sgemm");
+  blas.sgemv = find<decltype(&cblas_sgemv)>(blas.library, "cblas_sgemv");
+  VALIDATE(blas.sgemm != nullptr && blas.sgemv != nullptr, path + " has no C interface (cblas_sgemm, cblas_sgemv)");
   blas.description = describe(blas.library, path);
   return blas;
 }
@@ -109,6 +111,18 @@ int blas_int(std::int64_t size) {
   VALIDATE(size >= 0 && size <= std::numeric_limits<int>::max(),
            "matrix size " + std::to_string(size) + " does not fit the 32-bit interface of the BLAS");
   return static_cast<int>(size);
+}
+
+CBLAS_TRANSPOSE order(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+
+/// One row of C: sgemm would copy all of B for it, sgemv reads B once.
+void one_row(std::int64_t n, std::int64_t k, float alpha, host::MatrixView a, host::MatrixView b, float beta,
+             float* c) {
+  if (beta == 0) std::fill_n(c, n, 0.0f);  // some libraries multiply by beta, and c may hold NaN
+  bool const as_stored = b.transposed;     // c = op(B)^T a
+  blas().sgemv(CblasRowMajor, order(!as_stored), blas_int(as_stored ? n : k), blas_int(as_stored ? k : n), alpha,
+               b.data, blas_int(b.stride), a.data, blas_int(a.transposed ? a.stride : 1), beta == 0 ? 1.0f : beta, c,
+               1);
 }
 
 void scale_rows(std::int64_t m, std::int64_t n, float beta, float* c, std::int64_t stride) {
@@ -132,7 +146,10 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, MatrixVi
     scale_rows(m, n, beta, c, c_stride);
     return;
   }
-  auto const order = [](bool transposed) { return transposed ? CblasTrans : CblasNoTrans; };
+  if (m == 1) {
+    one_row(n, k, alpha, a, b, beta, c);
+    return;
+  }
   blas().sgemm(CblasRowMajor, order(a.transposed), order(b.transposed), blas_int(m), blas_int(n), blas_int(k), alpha,
                a.data, blas_int(a.stride), b.data, blas_int(b.stride), beta, c, blas_int(c_stride));
 }

@@ -22,12 +22,9 @@ void load_input(NormForwardArgs const& args, std::int64_t r, float* row) {
   T const* const residual = static_cast<T const*>(args.residual) + r * args.cols;
   T* const sum = static_cast<T*>(args.sum) + r * args.cols;
 #pragma omp simd
-  for (std::int64_t c = 0; c < args.cols; ++c) {
-    // What is normalised is the sum as stored, so that fused and separate addition give the same result.
-    T const stored = from_float<T>(to_float(x[c]) + to_float(residual[c]));
-    sum[c] = stored;
-    row[c] = to_float(stored);
-  }
+  for (std::int64_t c = 0; c < args.cols; ++c) sum[c] = from_float<T>(to_float(x[c]) + to_float(residual[c]));
+  // What is normalised is the sum as stored, so that fused and separate addition give the same result.
+  load_row(sum, row, args.cols);
 }
 
 template <class T, class HasBias>
