@@ -87,25 +87,45 @@ void in_pieces(std::size_t count, std::size_t largest, Piece piece) {
   } while (offset < count);
 }
 
-// Waits without holding the core: the partner may be computing on it. Yields first, since most messages are near.
-void wait_politely(MPI_Request& request, MPI_Status* status) {
+// Waits for `ready()` without holding the core, on which this rank or another may be computing: first yields, since
+// most partners are near, then sleeps a fraction of the time waited so far, so that a wait hardly grows and costs
+// little.
+template <class Ready>
+void wait_politely(Ready ready) {
   using clock = std::chrono::steady_clock;
-  thread_local bool const precise = prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0) == 0;  // default slack is 50 us
+  thread_local bool const precise = prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0) == 0;  // by default sleeps last 50 us longer
   static_cast<void>(precise);
-  constexpr std::chrono::microseconds patience(20), longest_sleep(20);
+  constexpr std::chrono::nanoseconds patience(20'000), shortest_sleep(2'000), longest_sleep(100'000);
   auto const start = clock::now();
-  for (auto sleep = std::chrono::microseconds(2);;) {
-    int done = 0;
-    MPI_CHECK(MPI_Test(&request, &done, status));
-    if (done) return;
-    if (clock::now() - start < patience) {
+  while (!ready()) {
+    std::chrono::nanoseconds const waited = clock::now() - start;
+    if (waited < patience)
       sched_yield();
-    } else {
-      std::this_thread::sleep_for(sleep);
-      sleep = std::min(2 * sleep, longest_sleep);
-    }
+    else
+      std::this_thread::sleep_for(std::clamp(waited / 16, shortest_sleep, longest_sleep));
   }
 }
+
+void wait_politely(MPI_Request& request) {
+  wait_politely([&] {
+    int done = 0;
+    MPI_CHECK(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    return done != 0;
+  });
+}
+
+// Completes a transfer whose partner is there: bytes move only while both sides call MPI, so this does not sleep.
+void finish(MPI_Request& request, MPI_Status* status) {
+  for (int done = 0;;) {
+    MPI_CHECK(MPI_Test(&request, &done, status));
+    if (done) return;
+    sched_yield();
+  }
+}
+
+// From this size on ranks first meet without holding their cores and then move the bytes without sleeping; below it a
+// meeting would cost more than it saves.
+constexpr std::size_t meeting_bytes = 65536;
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -133,6 +153,7 @@ class MpiCommunicator final : public Communicator {
 
   void all_reduce(BufferView data, ReduceOp op, Stream&) final {
     count(data.bytes());
+    meet(data.bytes());
     in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
       MPI_CHECK(MPI_Allreduce(MPI_IN_PLACE, at(data, offset), n, to_mpi(data.dtype), to_mpi(op, data.dtype), comm_));
     });
@@ -144,6 +165,7 @@ class MpiCommunicator final : public Communicator {
     bool const in_place = overlap(from, to);
     VALIDATE(!in_place || to.data == at(from, rank_index() * to.count),
              "reduce_scatter output overlaps its input (only this rank's own block may)");
+    meet(from.bytes());
     if (in_place || from.count > largest_) return reduce_to_each(from, to);
     MPI_CHECK(MPI_Reduce_scatter_block(from.data, to.data, static_cast<int>(to.count), to_mpi(from.dtype),
                                        to_mpi(ReduceOp::sum, from.dtype), comm_));
@@ -155,6 +177,7 @@ class MpiCommunicator final : public Communicator {
     bool const in_place = overlap(from, to);
     VALIDATE(!in_place || from.data == at(to, rank_index() * from.count),
              "all_gather input overlaps its output (only this rank's own block may)");
+    meet(to.bytes());
     if (to.count > largest_) return gather_in_pieces(from, to, in_place);
     MPI_Datatype const type = to_mpi(from.dtype);
     MPI_CHECK(MPI_Allgather(in_place ? MPI_IN_PLACE : from.data, static_cast<int>(from.count), type, to.data,
@@ -173,31 +196,35 @@ class MpiCommunicator final : public Communicator {
 
   void broadcast(BufferView data, int root, Stream&) final {
     count(data.bytes());
+    meet(data.bytes());
     in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
       MPI_CHECK(MPI_Bcast(at(data, offset), n, to_mpi(data.dtype), root, comm_));
     });
   }
 
+  // A large message is announced by an empty one, which completes when the receiver has come to it.
   void send(BufferView data, int peer, int tag, Stream&) final {
     count(data.bytes());
+    MPI_Datatype const type = to_mpi(data.dtype);
     in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
       MPI_Request request = MPI_REQUEST_NULL;
-      MPI_CHECK(MPI_Isend(at(data, offset), n, to_mpi(data.dtype), peer, tag, comm_, &request));
-      wait_politely(request, MPI_STATUS_IGNORE);
+      if (is_announced(data.dtype, n)) {
+        MPI_CHECK(MPI_Issend(nullptr, 0, type, peer, tag, comm_, &request));
+        wait_politely(request);
+        MPI_CHECK(MPI_Isend(at(data, offset), n, type, peer, tag, comm_, &request));
+        finish(request, MPI_STATUS_IGNORE);
+      } else {
+        MPI_CHECK(MPI_Isend(at(data, offset), n, type, peer, tag, comm_, &request));
+        wait_politely(request);
+      }
     });
   }
 
   void receive(BufferView data, int peer, int tag, Stream&) final {
     count(0);
     in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      MPI_Status status;
-      MPI_CHECK(MPI_Irecv(at(data, offset), n, to_mpi(data.dtype), peer, tag, comm_, &request));
-      wait_politely(request, &status);
-      int got = 0;
-      MPI_CHECK(MPI_Get_count(&status, to_mpi(data.dtype), &got));
-      VALIDATE(got == n,
-               fmt::format("message of {} elements from rank {} with tag {}, {} expected", got, peer, tag, n));
+      if (is_announced(data.dtype, n)) receive_piece(nullptr, 0, data.dtype, peer, tag);
+      receive_piece(at(data, offset), n, data.dtype, peer, tag);
     });
   }
 
@@ -221,6 +248,34 @@ class MpiCommunicator final : public Communicator {
     VALIDATE(
         counts.size() == group_size() && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
         fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
+  }
+
+  static bool is_announced(Dtype dtype, int n) {
+    return static_cast<std::size_t>(n) * bytes_of(dtype) >= meeting_bytes;
+  }
+
+  void receive_piece(void* data, int n, Dtype dtype, int peer, int tag) {
+    MPI_Message message = MPI_MESSAGE_NULL;
+    wait_politely([&] {
+      int found = 0;
+      MPI_CHECK(MPI_Improbe(peer, tag, comm_, &found, &message, MPI_STATUS_IGNORE));
+      return found != 0;
+    });
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status status;
+    MPI_CHECK(MPI_Imrecv(data, n, to_mpi(dtype), &message, &request));
+    finish(request, &status);
+    int got = 0;
+    MPI_CHECK(MPI_Get_count(&status, to_mpi(dtype), &got));
+    VALIDATE(got == n, fmt::format("message of {} elements from rank {} with tag {}, {} expected", got, peer, tag, n));
+  }
+
+  // Before a large collective: a blocking call holds its core while it waits for the last rank, this does not.
+  void meet(std::size_t bytes) {
+    if (bytes < meeting_bytes || size_ == 1) return;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_CHECK(MPI_Ibarrier(comm_, &request));
+    wait_politely(request);
   }
 
   // Block by block to its owner: no count or offset grows beyond a piece, and only the own block is written.

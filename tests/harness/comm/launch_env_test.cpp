@@ -57,7 +57,7 @@ TEST(LaunchEnvironment, TasksPerNodeInSlurmsShortForm) {
     variables["SLURM_NODEID"] = node;
     EXPECT_EQ(size_of(variables), tasks) << node;
   }
-  variables.insert_or_assign("SLURM_NODEID", "4");
+  variables.at("SLURM_NODEID") = std::to_string(4);
   EXPECT_THROW(size_of(variables), InputError);
 }
 

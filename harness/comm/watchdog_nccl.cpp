@@ -1,0 +1,136 @@
+#include "harness/comm/watchdog_nccl.hpp"
+
+#include <utility>
+
+namespace shardbench {
+namespace {
+
+constexpr auto look_every = std::chrono::milliseconds(20);
+
+/// "300 s" of a duration.
+std::string in_seconds(std::chrono::duration<double> duration) {
+  std::string text = std::to_string(duration.count());
+  text.erase(text.find('.') + 2);
+  return text + " s";
+}
+
+}  // namespace
+
+void nccl_check(ncclResult_t code, ncclComm_t comm, char const* call, char const* file, int line) {
+  if (code == ncclSuccess || code == ncclInProgress) return;
+  char const* const detail = ncclGetLastError(comm);
+  throw_error(file, line,
+              std::string(call) + " failed (" + ncclGetErrorString(code) + (detail ? ": " : "") +
+                  (detail ? detail : "") + ")");
+}
+
+NcclWatchdog::NcclWatchdog(std::shared_ptr<CudaContext> context, double timeout_seconds)
+    : context_(std::move(context)), timeout_(timeout_seconds), thread_([this] { serve(); }) {}
+
+NcclWatchdog::~NcclWatchdog() {
+  {
+    std::lock_guard const lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_all();
+  thread_.join();
+  for (auto const& [stream, watch] : watches_) {
+    static_cast<void>(cudaEventDestroy(watch.watched));
+    static_cast<void>(cudaEventDestroy(watch.latest));
+  }
+}
+
+void NcclWatchdog::add(ncclComm_t comm) {
+  std::lock_guard const lock(mutex_);
+  comms_.insert(comm);
+}
+
+void NcclWatchdog::destroy(ncclComm_t comm) {
+  {
+    std::lock_guard const lock(mutex_);
+    comms_.erase(comm);
+    if (aborted_) return;  // abort has freed it
+  }
+  // Not finalized first: that waits for every rank, and a rank that failed never comes.
+  static_cast<void>(ncclCommDestroy(comm));
+}
+
+cudaEvent_t NcclWatchdog::make_event() {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+
+void NcclWatchdog::issued(cudaStream_t stream) {
+  std::lock_guard const lock(mutex_);
+  Watch& watch = watches_[stream];
+  if (!watch.watched) {
+    watch.watched = make_event();
+    watch.latest = make_event();
+  }
+  CUDA_CHECK(cudaEventRecord(watch.pending ? watch.latest : watch.watched, stream));
+  watch.has_newer = watch.pending;
+  if (!watch.pending) watch.since = Clock::now();
+  watch.pending = true;
+}
+
+void NcclWatchdog::settle(ncclResult_t code, ncclComm_t comm, char const* call, char const* file, int line) {
+  nccl_check(code, comm, call, file, line);
+  auto const start = Clock::now();
+  while (code == ncclInProgress) {
+    check();
+    NCCL_CHECK(ncclCommGetAsyncError(comm, &code));
+    if (code != ncclInProgress) break;
+    if (Clock::now() - start > timeout_) {
+      std::lock_guard const lock(mutex_);
+      comms_.insert(comm);
+      abort_all(std::string("NCCL: ") + call + " made no progress for " + in_seconds(timeout_) + ", aborted");
+      break;
+    }
+    std::this_thread::yield();
+  }
+  check();
+  nccl_check(code, comm, call, file, line);
+}
+
+void NcclWatchdog::serve() {
+  static_cast<void>(cudaSetDevice(context_->ordinal));
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (!aborted_) look();
+    stop_.wait_for(lock, look_every, [this] { return stopping_; });
+  }
+}
+
+/// With the mutex held.
+void NcclWatchdog::look() {
+  for (ncclComm_t comm : comms_) {
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t const code = ncclCommGetAsyncError(comm, &state);
+    if (code == ncclSuccess && (state == ncclSuccess || state == ncclInProgress)) continue;
+    return abort_all(std::string("NCCL: asynchronous error (") +
+                     ncclGetErrorString(code == ncclSuccess ? state : code) + "), aborted");
+  }
+  for (auto& [stream, watch] : watches_) {
+    if (!watch.pending) continue;
+    if (cudaEventQuery(watch.watched) == cudaErrorNotReady) {
+      if (Clock::now() - watch.since > timeout_)
+        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " (a rank is missing, or calls "
+                         "do not match over ranks), aborted");
+      continue;
+    }
+    watch.pending = watch.has_newer;
+    watch.has_newer = false;
+    if (watch.pending) std::swap(watch.watched, watch.latest);
+    watch.since = Clock::now();
+  }
+}
+
+/// With the mutex held. The fault first: aborting lets waiters go, and they must find it.
+void NcclWatchdog::abort_all(std::string const& reason) {
+  context_->fault.raise(reason);
+  aborted_ = true;
+  for (ncclComm_t comm : comms_) static_cast<void>(ncclCommAbort(comm));
+}
+
+}  // namespace shardbench
