@@ -19,12 +19,13 @@ CUDA_FILE = re.compile(r"_cuda\.(cpp|cu|cuh|hpp)$|_nccl\.cpp$|\.cuh?$|^kernels/c
 CONTRACT = re.compile(r"kernels/(cost|(?P<op>[a-z_]+)/(?P=op))\.hpp$")
 # What a linked outside library lets a module include.
 EXTERNAL = {"fmt::fmt": r"fmt/", "nlohmann_json::nlohmann_json": r"nlohmann/", "yaml-cpp": r"yaml-cpp/",
-            "CLI11::CLI11": r"CLI/", "MPI::MPI_C": r"mpi\.h$", "BLAS::BLAS": r"(openblas/)?(cblas|openblas_config)\.h$"}
+            "CLI11::CLI11": r"CLI/", "MPI::MPI_C": r"mpi\.h$"}
 # Headers that only certain files may include, whatever the link line says: (header, files, why).
 RESERVED = [
     (r"mpi\.h$", r"^harness/comm/(communicator_mpi|mpi_[a-z_]+)\.(cpp|hpp)$", "MPI stays behind the communicator"),
     (r"nccl\.h$", r"^harness/comm/[a-z_]*nccl[a-z_]*\.(cpp|hpp)$", "NCCL stays behind the communicator"),
     (r"cublas(Lt|_v2|_api|Xt)?\.h$", r"^kernels/gemm/[a-z_]+_cuda\.(cpp|cu)$", "every product goes through gemm"),
+    (r"(openblas/)?(cblas|openblas_config)\.h$", r"^kernels/gemm/[a-z_]+_host\.cpp$", "every product goes through gemm"),
     (r"nvtx3/", r"^harness/record/trace_nvtx\.cpp$", "ranges are opened through trace_push"),
     (r"cuda[A-Za-z_0-9]*\.h(pp)?$", CUDA_FILE, "CUDA stays in files named so"),
     (r"(nlohmann/|yaml-cpp/|CLI/)", r"\.cpp$", "too slow to compile to be in a header"),

@@ -61,6 +61,8 @@ class IncludeRule(unittest.TestCase):
         self.allowed("harness/comm/communicator_nccl.cpp", "<nccl.h>")
         self.refused("kernels/attention/attention_cuda.cu", "<cublasLt.h>", "gemm")
         self.allowed("kernels/gemm/gemm_cuda.cpp", "<cublasLt.h>")
+        self.allowed("kernels/gemm/sgemm_host.cpp", "<cblas.h>")
+        self.refused("kernels/norm/norm_host.cpp", "<cblas.h>", "gemm")
         self.refused("kernels/core/device.hpp", "<cuda_runtime.h>", "CUDA")
         self.allowed("kernels/norm/norm_cuda.cu", "<cuda_runtime.h>")
         self.refused("harness/program/a.cpp", '"kernels/core/device.hpp"', "device")
