@@ -180,4 +180,10 @@ void matmul(CudaStream& stream, MatmulProblem const& problem) {
   static_cast<Matmuls&>(*stream.library_state).run(stream.get(), problem);
 }
 
+std::string cublas_version() {
+  std::size_t const version = cublasLtGetVersion();
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
 }  // namespace shardbench
