@@ -1,0 +1,76 @@
+#include "harness/exec/launch_comm.hpp"
+
+#include <fmt/format.h>
+
+#include "harness/comm/verify.hpp"
+#include "harness/program/count.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+/// Messages that announce a sender, so that a receiver's waiting and its transfer are told apart.
+constexpr int announcement = 64;
+
+}  // namespace
+
+CommCall prepare_call(Op const& op, Operands const& data) {
+  auto const& s = std::get<CollectiveShape>(op.shape);
+  auto const count = static_cast<std::size_t>(s.count);
+  CommCall call;
+  call.kind = op.kind;
+  call.reduce = s.reduce == PartialOp::max ? ReduceOp::max : ReduceOp::sum;
+  call.peer = op.peer, call.tag = op.tag;
+  if (!op.inputs.empty()) call.from = {data.at(op.inputs[0]), count, s.dtype};
+  if (!op.outputs.empty()) call.to = {data.at(op.outputs[0]), count, s.dtype};
+  return call;
+}
+
+void CommCall::verify() const {
+  bool const message = kind == OpKind::send || kind == OpKind::receive;
+  if (!verifier || message) return;
+  verify_same_call(*verifier, {to_string(kind), from.bytes(), group_name, order});
+}
+
+void CommCall::call() const {
+  auto const size = static_cast<std::size_t>(communicator->size());
+  auto const share = [&](BufferView whole) { return BufferView{whole.data, whole.count / size, whole.dtype}; };
+  switch (kind) {
+    case OpKind::all_reduce: communicator->all_reduce(to, reduce, *stream); break;
+    case OpKind::reduce_scatter: communicator->reduce_scatter(from, share(to), *stream); break;
+    case OpKind::all_gather: communicator->all_gather(share(from), to, *stream); break;
+    case OpKind::all_to_all: {
+      std::vector<std::size_t> const counts(size, from.count / size);
+      communicator->all_to_all(from, counts, to, counts, *stream);
+      break;
+    }
+    case OpKind::send: communicator->send(from, peer, tag, *stream); break;
+    case OpKind::receive: communicator->receive(to, peer, tag, *stream); break;
+    default: throw Error(fmt::format("{} is no communication", to_string(kind)));
+  }
+}
+
+void CommCall::run() const {
+  verify();
+  if (!timeline) {
+    call();
+    return;
+  }
+  if (kind == OpKind::send) communicator->send({from.data, 0, from.dtype}, peer, tag + announcement, *stream);
+  if (kind == OpKind::receive) {
+    std::size_t const wait = timeline->open(lane, wait_label | label, microbatch, *stream);
+    communicator->receive({to.data, 0, to.dtype}, peer, tag + announcement, *stream);
+    timeline->close(wait, *stream);
+  }
+  double const bytes = static_cast<double>(kind == OpKind::receive ? to.bytes() : from.bytes());
+  trace_push(lane, name.data(), bytes);
+  std::size_t const span = timeline->open(lane, label, microbatch, *stream);
+  call();
+  timeline->close(span, *stream);
+  trace_pop();
+}
+
+double op_cost_flops(StepProgram const& program, Op const& op, bool adds) { return op_cost(program, op, adds).flops; }
+
+}  // namespace shardbench

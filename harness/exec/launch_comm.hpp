@@ -1,0 +1,40 @@
+#pragma once
+#include <string_view>
+
+#include "harness/comm/communicator.hpp"
+#include "harness/exec/operands.hpp"
+#include "harness/record/timeline.hpp"
+
+namespace shardbench {
+
+/// One communication, ready to run on its queue.
+struct CommCall {
+  OpKind kind = OpKind::all_reduce;
+  BufferView from, to;
+  ReduceOp reduce = ReduceOp::sum;
+  int peer = -1, tag = 0;
+  Communicator* communicator = nullptr;
+  Communicator* verifier = nullptr;  ///< ranks compare the call on it first, unless nullptr
+  Stream* stream = nullptr;
+  std::uint64_t group_name = 0, order = 0;
+  Timeline* timeline = nullptr;      ///< spans are kept when given
+  Lane lane = Lane::tp;
+  std::uint32_t label = 0, wait_label = 0;
+  std::string_view name;
+  std::int32_t microbatch = 0;
+
+  /// Makes the call (on the queue's own thread on the host).
+  void run() const;
+
+ private:
+  void call() const;
+  void verify() const;
+};
+
+/// Operands of a communication op; communicator, queue and timeline are the caller's to fill in.
+CommCall prepare_call(Op const& op, Operands const& operands);
+
+/// FLOPs of an op for its range's payload.
+double op_cost_flops(StepProgram const& program, Op const& op, bool adds);
+
+}  // namespace shardbench

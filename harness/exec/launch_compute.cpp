@@ -1,0 +1,223 @@
+#include "harness/exec/launch_compute.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+/// One op about to start.
+struct Launch {
+  KernelSet const& kernels;
+  Stream& stream;
+  Op const& op;
+  Operands const& data;
+  bool adds;
+  OptimizerSettings const& optimizer;
+  std::int64_t step;
+
+  TensorRef const& in(std::size_t i) const { return op.inputs[i]; }
+  TensorRef const& out(std::size_t i) const { return op.outputs[i]; }
+  Dtype precision() const { return data.program().precision; }
+};
+
+void gemm(Launch const& l) {
+  auto const& s = std::get<GemmShape>(l.op.shape);
+  GemmArgs a;
+  a.a = l.data.at(l.in(0));
+  a.b = l.data.at(l.in(1));
+  a.bias = l.data.at(l.in(2));
+  a.c = l.data.at(l.out(0));
+  a.m = s.m, a.n = s.n, a.k = s.k;
+  a.transpose_a = s.transpose_a, a.transpose_b = s.transpose_b;
+  a.lda = s.transpose_a ? s.m : s.k;
+  a.ldb = s.transpose_b ? s.k : s.n;
+  a.ldc = s.n;
+  a.beta = l.adds ? 1.0f : 0.0f;
+  a.input_dtype = l.data.dtype(l.in(0));
+  a.output_dtype = l.data.dtype(l.out(0));
+  l.kernels.gemm(l.stream, a);
+}
+
+AttentionShape attention_shape(Launch const& l, std::int32_t const* positions) {
+  auto const& s = std::get<AttentionOpShape>(l.op.shape);
+  AttentionShape a;
+  a.seq_q = s.seq_q, a.seq_k = s.seq_k, a.batch = s.batch;
+  a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.value_dim = s.value_dim;
+  a.scale = s.scale, a.softcap = s.softcap, a.window = s.window, a.mask = s.mask;
+  a.q_positions = a.k_positions = positions;
+  a.dtype = l.precision();
+  return a;
+}
+
+AttentionTensor part(Launch const& l, TensorRef const& ref) { return {l.data.at(ref), l.data.stride(ref)}; }
+
+void attention_forward(Launch const& l) {
+  AttentionForwardArgs a;
+  a.shape = attention_shape(l, nullptr);
+  a.q = part(l, l.in(0)), a.k = part(l, l.in(1)), a.v = part(l, l.in(2));
+  a.out = part(l, l.out(0));
+  a.log_sum_exp = l.data.as<float>(l.out(1));
+  l.kernels.attention_forward(l.stream, a);
+}
+
+void attention_backward(Launch const& l) {
+  AttentionBackwardArgs a;
+  a.shape = attention_shape(l, nullptr);
+  a.q = part(l, l.in(0)), a.k = part(l, l.in(1)), a.v = part(l, l.in(2));
+  a.out = part(l, l.in(3)), a.dout = part(l, l.in(4));
+  a.log_sum_exp = l.data.as<float>(l.in(5));
+  a.dq = part(l, l.out(0)), a.dk = part(l, l.out(1)), a.dv = part(l, l.out(2));
+  l.kernels.attention_backward(l.stream, a);
+}
+
+void norm_forward(Launch const& l) {
+  auto const& s = std::get<NormShape>(l.op.shape);
+  NormForwardArgs a;
+  a.kind = s.kind;
+  a.x = l.data.at(l.in(0)), a.residual = l.data.at(l.in(1)), a.weight = l.data.at(l.in(2)), a.bias = l.data.at(l.in(3));
+  a.y = l.data.at(l.out(0)), a.mean = l.data.as<float>(l.out(1)), a.rstd = l.data.as<float>(l.out(2)), a.sum = l.data.at(l.out(3));
+  a.rows = s.rows, a.cols = a.x_stride = a.y_stride = s.cols;
+  a.eps = s.eps, a.weight_offset = s.weight_offset, a.dtype = l.precision();
+  l.kernels.norm_forward(l.stream, a);
+}
+
+void norm_backward(Launch const& l) {
+  auto const& s = std::get<NormShape>(l.op.shape);
+  NormBackwardArgs a;
+  a.kind = s.kind;
+  a.dy = l.data.at(l.in(0)), a.x = l.data.at(l.in(1)), a.weight = l.data.at(l.in(2));
+  a.mean = l.data.as<float>(l.in(3)), a.rstd = l.data.as<float>(l.in(4)), a.dsum = l.data.at(l.in(5));
+  a.dx = l.data.at(l.out(0)), a.dweight = l.data.as<float>(l.out(1)), a.dbias = l.data.as<float>(l.out(2));
+  a.rows = s.rows, a.cols = a.x_stride = a.y_stride = s.cols;
+  a.weight_offset = s.weight_offset, a.accumulate = l.adds, a.dtype = l.precision();
+  l.kernels.norm_backward(l.stream, a);
+}
+
+void rope(Launch const& l) {
+  auto const& s = std::get<RopeShape>(l.op.shape);
+  RopeArgs a;
+  a.x = l.data.at(l.out(0));
+  a.seq = s.seq, a.batch = s.batch, a.heads = s.heads, a.head_dim = s.head_dim, a.rotary_dim = s.rotary_dim;
+  a.row_stride = l.data.stride(l.out(0));
+  a.theta = s.theta, a.positions = l.data.as<std::int32_t>(l.in(1)), a.inverse = s.inverse, a.dtype = l.precision();
+  l.kernels.rope(l.stream, a);
+}
+
+void activation_forward(Launch const& l) {
+  auto const& s = std::get<ActivationShape>(l.op.shape);
+  l.kernels.activation_forward(l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.precision()});
+}
+
+void activation_backward(Launch const& l) {
+  auto const& s = std::get<ActivationShape>(l.op.shape);
+  l.kernels.activation_backward(l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.rows, s.cols, l.precision()});
+}
+
+void embedding_forward(Launch const& l) {
+  auto const& s = std::get<EmbeddingShape>(l.op.shape);
+  l.kernels.embedding_forward(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision()});
+}
+
+void embedding_backward(Launch const& l) {
+  auto const& s = std::get<EmbeddingShape>(l.op.shape);
+  l.kernels.embedding_backward(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.as<float>(l.out(0)), s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision()});
+}
+
+CrossEntropyShape loss_shape(Launch const& l) {
+  auto const& s = std::get<CrossEntropyOpShape>(l.op.shape);
+  return {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), s.tokens, s.columns, s.first_column, s.valid_vocab, l.precision()};
+}
+
+void loss_max(Launch const& l) { l.kernels.cross_entropy_max(l.stream, {loss_shape(l), l.data.as<float>(l.out(0))}); }
+void loss_sum(Launch const& l) { l.kernels.cross_entropy_sum(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.out(0))}); }
+void loss_value(Launch const& l) {
+  float const scale = std::get<CrossEntropyOpShape>(l.op.shape).scale;
+  l.kernels.cross_entropy_loss(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.out(0)), scale, l.adds});
+}
+void loss_backward(Launch const& l) {
+  float const scale = std::get<CrossEntropyOpShape>(l.op.shape).scale;
+  l.kernels.cross_entropy_backward(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.in(3)), l.data.at(l.out(0)), scale});
+}
+
+void add(Launch const& l) {
+  auto const& s = std::get<BlockShape>(l.op.shape);
+  l.kernels.add(l.stream, {l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.rows * s.cols, s.scale, l.data.dtype(l.out(0))});
+}
+
+void column_sum(Launch const& l) {
+  auto const& s = std::get<BlockShape>(l.op.shape);
+  l.kernels.column_sum(l.stream, {l.data.at(l.in(0)), l.data.as<float>(l.out(0)), s.rows, s.cols, l.adds, l.data.dtype(l.in(0))});
+}
+
+void copy_block(Launch const& l) {
+  auto const& s = std::get<BlockShape>(l.op.shape);
+  if (l.adds) {
+    l.kernels.add(l.stream, {l.data.at(l.out(0)), l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows * s.cols, 1, l.data.dtype(l.out(0))});
+    return;
+  }
+  l.kernels.copy_block(l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.in(0).stride > 0 ? l.in(0).stride : s.cols,
+                                  l.out(0).stride > 0 ? l.out(0).stride : s.cols, l.data.dtype(l.in(0)), l.data.dtype(l.out(0))});
+}
+
+void adamw(Launch const& l) {
+  AdamWArgs a;
+  a.gradient = l.data.at(l.in(0));
+  a.parameter = l.data.at(l.out(0)), a.master = l.data.as<float>(l.out(1));
+  a.exp_avg = l.data.as<float>(l.out(2)), a.exp_avg_sq = l.data.as<float>(l.out(3));
+  a.count = std::get<AdamWShape>(l.op.shape).count;
+  a.step = l.step;
+  a.learning_rate = l.optimizer.learning_rate, a.beta1 = l.optimizer.beta1, a.beta2 = l.optimizer.beta2;
+  a.eps = l.optimizer.eps, a.weight_decay = l.optimizer.weight_decay;
+  a.parameter_dtype = l.data.dtype(l.out(0)), a.gradient_dtype = l.data.dtype(l.in(0));
+  l.kernels.adamw(l.stream, a);
+}
+
+using LaunchFunction = void (*)(Launch const&);
+
+/// By OpKind; nullptr where no kernel runs the op.
+constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
+  std::array<LaunchFunction, op_kind_count> table{};
+  auto const set = [&](OpKind kind, LaunchFunction f) { table[static_cast<std::size_t>(kind)] = f; };
+  set(OpKind::gemm, gemm);
+  set(OpKind::attention_forward, attention_forward);
+  set(OpKind::attention_backward, attention_backward);
+  set(OpKind::norm_forward, norm_forward);
+  set(OpKind::norm_backward, norm_backward);
+  set(OpKind::rope, rope);
+  set(OpKind::activation_forward, activation_forward);
+  set(OpKind::activation_backward, activation_backward);
+  set(OpKind::embedding_forward, embedding_forward);
+  set(OpKind::embedding_backward, embedding_backward);
+  set(OpKind::cross_entropy_max, loss_max);
+  set(OpKind::cross_entropy_sum, loss_sum);
+  set(OpKind::cross_entropy_loss, loss_value);
+  set(OpKind::cross_entropy_backward, loss_backward);
+  set(OpKind::add, add);
+  set(OpKind::column_sum, column_sum);
+  set(OpKind::copy_block, copy_block);
+  set(OpKind::adamw, adamw);
+  return table;
+}();
+
+}  // namespace
+
+void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds, OptimizerSettings const& optimizer, std::int64_t step) {
+  LaunchFunction const launch = launchers[static_cast<std::size_t>(op.kind)];
+  VALIDATE(launch, fmt::format("no kernel runs {}", to_string(op.kind)));
+  launch({kernels, stream, op, operands, adds, optimizer, step});
+}
+
+std::string not_executable(StepProgram const& program) {
+  for (Segment const& segment : program.segments)
+    for (Op const& op : segment.ops)
+      if (!is_communication(op.kind) && !launchers[static_cast<std::size_t>(op.kind)])
+        return fmt::format("{} is counted and simulated, and has no kernel to execute it", to_string(op.kind));
+  return {};
+}
+
+}  // namespace shardbench

@@ -1,0 +1,35 @@
+#pragma once
+#include "harness/program/memory_plan.hpp"
+#include "kernels/core/arena.hpp"
+
+namespace shardbench {
+
+/// Turns operands into addresses in the arena, for one microbatch.
+class Operands {
+ public:
+  Operands(StepProgram const& program, MemoryPlan const& plan, Arena const& arena, std::int32_t microbatch)
+      : program_(program), plan_(plan), arena_(arena), microbatch_(microbatch) {}
+
+  /// Address of the operand's first element; nullptr for an operand that is not there.
+  void* at(TensorRef const& ref) const {
+    if (!ref.valid()) return nullptr;
+    auto const bytes = static_cast<std::int64_t>(bytes_of(dtype(ref)));
+    return arena_.at(static_cast<std::size_t>(plan_.offset_of(program_, ref.id, microbatch_) + ref.offset * bytes));
+  }
+  template <class T>
+  T* as(TensorRef const& ref) const {
+    return static_cast<T*>(at(ref));
+  }
+  Dtype dtype(TensorRef const& ref) const { return program_.tensors[static_cast<std::size_t>(ref.id)].dtype; }
+  /// Elements between rows: what the operand says, or the tensor's own columns.
+  std::int64_t stride(TensorRef const& ref) const { return ref.stride > 0 ? ref.stride : program_.tensors[static_cast<std::size_t>(ref.id)].cols; }
+  StepProgram const& program() const { return program_; }
+
+ private:
+  StepProgram const& program_;
+  MemoryPlan const& plan_;
+  Arena const& arena_;
+  std::int32_t microbatch_;
+};
+
+}  // namespace shardbench

@@ -1,0 +1,230 @@
+#include "harness/exec/parity.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "harness/program/lower.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+/// Where a named section lies in a rank's parameters.
+struct SectionPlace {
+  std::int32_t parameter = 0;
+  std::int64_t row_offset = 0;
+  ParameterSection const* section = nullptr;
+};
+
+std::map<std::string, std::vector<SectionPlace>> sections_of(StepProgram const& p) {
+  std::map<std::string, std::vector<SectionPlace>> places;
+  for (std::size_t i = 0; i < p.parameters.size(); ++i) {
+    std::int64_t row = 0;
+    for (ParameterSection const& s : p.parameters[i].sections) {
+      places[s.key].push_back({static_cast<std::int32_t>(i), row, &s});
+      row += s.rows;
+    }
+  }
+  return places;
+}
+
+double rms_of(std::span<float const> values) {
+  double sum = 0;
+  for (float const v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+enum class Part { gradient, weight };
+
+/// Compares a sharded runner with rank 0's unsharded one, section by section.
+class Comparison {
+ public:
+  Comparison(Runner& sharded, Runner* whole, StepProgram const& whole_program, Communicator& world, ParityReport& report)
+      : sharded_(sharded), whole_(whole), whole_program_(whole_program), world_(world), report_(report), mine_(sections_of(sharded.program())) {
+    auto device = make_host_device();
+    stream_ = device->make_stream(StreamKind::compute);
+    device_ = std::move(device);
+  }
+
+  /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
+  void compare(Part part, bool adopt) {
+    std::vector<std::vector<float>> own = read_all(sharded_, part);
+    double const floor = 1e-3 * typical_rms(part);
+    for (std::size_t i = 0; i < whole_program_.parameters.size(); ++i) {
+      Parameter const& p = whole_program_.parameters[i];
+      std::vector<float> const global = broadcast(part, p);
+      check_health(p, global, part);
+      std::int64_t row = 0;
+      for (ParameterSection const& s : p.sections) {
+        auto const begin = static_cast<std::size_t>(row * p.cols), count = static_cast<std::size_t>(s.global_rows * p.cols);
+        compare_section(s.key, p.cols, std::span(global).subspan(begin, count), own, part, floor, adopt);
+        row += s.rows;
+      }
+    }
+    if (adopt) write_all(own);
+  }
+
+  double sum(double value) { return reduce(value, ReduceOp::sum); }
+  double maximum(double value) { return reduce(value, ReduceOp::max); }
+  double from_first(double value) {
+    world_.broadcast({&value, 1, Dtype::f64}, 0, *stream_);
+    return value;
+  }
+
+  /// Every rank learns the worst error and where it was.
+  void agree() {
+    double const worst = report_.max_rel_error;
+    report_.loss_error = maximum(report_.loss_error);
+    report_.gradient_error = maximum(report_.gradient_error);
+    report_.weight_error = maximum(report_.weight_error);
+    report_.max_rel_error = maximum(worst);
+    report_.worst = text_of(report_.worst, worst == report_.max_rel_error);
+    report_.problem = text_of(report_.problem, !report_.problem.empty());
+  }
+
+ private:
+  static TensorId tensor_of(Parameter const& p, Part part) { return part == Part::gradient ? p.gradient : p.weight; }
+
+  std::vector<std::vector<float>> read_all(Runner& runner, Part part) {
+    std::vector<std::vector<float>> values;
+    for (Parameter const& p : runner.program().parameters) values.push_back(runner.read(tensor_of(p, part)));
+    return values;
+  }
+
+  void write_all(std::vector<std::vector<float>> const& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) sharded_.write(sharded_.program().parameters[i].gradient, values[i]);
+  }
+
+  std::vector<float> broadcast(Part part, Parameter const& p) {
+    std::vector<float> values(static_cast<std::size_t>(p.elements()));
+    if (whole_) values = whole_->read(tensor_of(p, part));
+    world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, *stream_);
+    return values;
+  }
+
+  /// Root mean square over all of the reference's tensors: what is far below it is zero in exact arithmetic.
+  double typical_rms(Part part) {
+    double squares = 0, count = 0;
+    if (whole_)
+      for (Parameter const& p : whole_program_.parameters) {
+        double const rms = rms_of(whole_->read(tensor_of(p, part)));
+        squares += rms * rms * static_cast<double>(p.elements());
+        count += static_cast<double>(p.elements());
+      }
+    return from_first(count > 0 ? std::sqrt(squares / count) : 0);
+  }
+
+  void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
+    char const* const what = part == Part::gradient ? "gradient" : "weight";
+    if (std::ranges::any_of(values, [](float v) { return !std::isfinite(v); })) note(fmt::format("{} of {} is not finite in the unsharded step", what, p.name));
+    if (std::ranges::all_of(values, [](float v) { return v == 0; })) note(fmt::format("{} of {} is all zero in the unsharded step", what, p.name));
+  }
+
+  void note(std::string const& problem) {
+    if (report_.problem.empty()) report_.problem = problem;
+  }
+
+  void compare_section(std::string const& key, std::int64_t cols, std::span<float const> global, std::vector<std::vector<float>>& own, Part part, double floor, bool adopt) {
+    auto const it = mine_.find(key);
+    if (it == mine_.end()) return;
+    double const rms = std::max(rms_of(global), floor);
+    for (SectionPlace const& place : it->second) {
+      Parameter const& p = sharded_.program().parameters[static_cast<std::size_t>(place.parameter)];
+      std::vector<float>& local = own[static_cast<std::size_t>(place.parameter)];
+      for (std::int64_t r = 0; r < place.section->rows; ++r) {
+        std::int64_t const row = place.section->row_begin + r;
+        if (row >= place.section->global_rows) break;
+        for (std::int64_t c = 0; c < p.cols; ++c) {
+          float& a = local[static_cast<std::size_t>((place.row_offset + r) * p.cols + c)];
+          float const b = global[static_cast<std::size_t>(row * cols + p.col_begin + c)];
+          double const error = std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + rms);
+          record(std::isfinite(a) ? error : HUGE_VAL, key, part);
+          if (adopt) a = b;
+        }
+      }
+    }
+  }
+
+  void record(double error, std::string const& key, Part part) {
+    double& slot = part == Part::gradient ? report_.gradient_error : report_.weight_error;
+    slot = std::max(slot, error);
+    if (error <= report_.max_rel_error) return;
+    report_.max_rel_error = error;
+    report_.worst = fmt::format("{} of {}", part == Part::gradient ? "gradient" : "weight", key);
+  }
+
+  double reduce(double value, ReduceOp op) {
+    world_.all_reduce({&value, 1, Dtype::f64}, op, *stream_);
+    return value;
+  }
+
+  /// The text of the lowest rank that has one.
+  std::string text_of(std::string text, bool have) {
+    double rank = have ? -static_cast<double>(world_.rank()) : -HUGE_VAL;
+    rank = reduce(rank, ReduceOp::max);
+    if (rank == -HUGE_VAL) return {};
+    text.resize(200, ' ');
+    world_.broadcast({text.data(), text.size(), Dtype::u8}, static_cast<int>(-rank), *stream_);
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text;
+  }
+
+  Runner& sharded_;
+  Runner* whole_;
+  StepProgram const& whole_program_;
+  Communicator& world_;
+  ParityReport& report_;
+  std::map<std::string, std::vector<SectionPlace>> mine_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, Communicator& world, ParityReport& report) {
+  // Every tensor-parallel rank of the last stage has the whole loss of its samples; one of them speaks.
+  StepProgram const& p = sharded.program();
+  bool const speaks = p.coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
+  report.loss = comparison.sum(speaks ? sharded.local_loss() : 0);
+  report.reference_loss = comparison.from_first(whole ? whole->local_loss() : 0);
+  static_cast<void>(world);
+  if (p.loss == no_tensor) return;
+  double const error = std::abs(report.loss - report.reference_loss) / std::abs(report.reference_loss);
+  report.loss_error = std::max(report.loss_error, std::isfinite(error) ? error : HUGE_VAL);
+  if (report.loss_error > report.max_rel_error) report.max_rel_error = report.loss_error, report.worst = "loss";
+}
+
+}  // namespace
+
+double parity_tolerance(Dtype precision) { return precision == Dtype::f32 ? 1e-4 : 16 * unit_roundoff(Dtype::bf16); }
+
+ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world, int steps) {
+  ParityReport report;
+  report.tolerance = parity_tolerance(experiment.precision);
+  StepProgram const whole_program = lower(unsharded(experiment), 0);
+  auto self = make_self_communicator();
+  std::optional<Runner> whole;
+  if (world.rank() == 0) whole.emplace(whole_program, device, *self);
+  Runner* const reference = whole ? &*whole : nullptr;
+  Comparison comparison(sharded, reference, whole_program, world, report);
+  sharded.initialize(experiment.seed);
+  if (reference) reference->initialize(experiment.seed);
+  for (int step = 1; step <= steps; ++step) {
+    sharded.run_gradients();
+    sharded.synchronize();
+    if (reference) reference->run_gradients(), reference->synchronize();
+    compare_loss(comparison, sharded, reference, world, report);
+    comparison.compare(Part::gradient, true);
+    sharded.run_optimizer(step);
+    sharded.synchronize();
+    if (reference) reference->run_optimizer(step), reference->synchronize();
+    comparison.compare(Part::weight, false);
+  }
+  comparison.agree();
+  return report;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,95 @@
+#pragma once
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "harness/comm/communicator.hpp"
+#include "harness/exec/launch_compute.hpp"
+#include "harness/program/hazards.hpp"
+#include "harness/record/timeline.hpp"
+
+namespace shardbench {
+
+struct RunnerOptions {
+  bool verify_collectives = false;  ///< ranks compare kind, size, group and order before each collective
+  OptimizerSettings optimizer;
+};
+
+/// A stream of the device and the events that mark its last operations.
+struct StreamQueue {
+  static constexpr std::size_t history = 256;
+  std::unique_ptr<Stream> stream;
+  std::array<std::unique_ptr<Event>, history> events;
+
+  /// The event of an operation by its number on the stream; an old number shares the event of a later operation, which
+  /// was issued before whoever waits for it, so no wait can go round in a circle.
+  Event& event(Device& device, std::int64_t sequence) {
+    auto& slot = events[static_cast<std::size_t>(sequence) % history];
+    if (!slot) slot = device.make_event(false);
+    return *slot;
+  }
+};
+
+/// Runs a rank's StepProgram on a device and communicators: one arena, one compute stream, a queue per communicating
+/// axis. Ranks call the same methods in the same order.
+class Runner {
+ public:
+  /// Splits `world` (size 1 for an unsharded program) into the program's groups; allocates the arena. Throws OutOfMemory
+  /// and IllegalConfig (an op without a kernel).
+  Runner(StepProgram program, Device& device, Communicator& world, RunnerOptions options = {});
+  ~Runner();
+
+  /// Fills weights, optimizer states and inputs from the counter-based generator, by global element index.
+  void initialize(std::uint64_t seed);
+  /// Everything before the optimizer; returns when it is issued.
+  void run_gradients();
+  /// The optimizer's `step`-th update, from 1.
+  void run_optimizer(std::int64_t step);
+  /// Waits for all streams; rethrows what failed there.
+  void synchronize();
+  /// Spans and NVTX ranges go to `timeline` until it is taken away (nullptr): timed iterations have none.
+  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+
+  /// Values of a tensor (one microbatch's instance) as float; for tests, checks and the loss.
+  std::vector<float> read(TensorId id, std::int32_t microbatch = 0);
+  void write(TensorId id, std::span<float const> values, std::int32_t microbatch = 0);
+  /// This rank's part of the loss of the last step (0 on ranks without the head).
+  double local_loss();
+
+  StepProgram const& program() const { return program_; }
+  MemoryPlan const& plan() const { return plan_; }
+  Device& device() { return device_; }
+  /// Payload that the communicators counted, by billed axis, since the start.
+  std::array<Traffic, axis_count> traffic() const;
+  /// Spans that only await a message carry labels from here on.
+  static constexpr std::uint32_t wait_label = 0x80000000u;
+  /// Label of the pipeline transfer spans.
+  std::uint32_t transfer_label() const { return static_cast<std::uint32_t>(program_.labels.size()); }
+
+ private:
+  void split_groups(Communicator& world);
+  void play(Run const& run, std::int64_t step);
+  void issue(Op const& op, Run const& run, std::int64_t step);
+  void order(Op const& op, Run const& run);
+  void communicate(Op const& op, Run const& run);
+  StreamQueue& queue(StreamId stream);
+  void fill_parameters(std::uint64_t seed);
+  void fill_inputs(std::uint64_t seed);
+  void fill_borders(std::uint64_t seed);
+
+  StepProgram program_;
+  Device& device_;
+  RunnerOptions options_;
+  Replay replay_;
+  MemoryPlan plan_;
+  Arena arena_;
+  HazardTracker tracker_;
+  std::array<std::unique_ptr<StreamQueue>, stream_count> queues_;
+  std::vector<std::unique_ptr<Communicator>> groups_;  ///< by group index; nullptr where this rank is alone or outside
+  std::vector<std::unique_ptr<Communicator>> verifiers_;
+  std::vector<std::uint64_t> calls_;                   ///< by group: collectives made, for verification
+  Timeline* timeline_ = nullptr;
+};
+
+}  // namespace shardbench

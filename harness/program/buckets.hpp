@@ -1,0 +1,23 @@
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/program/graph_builder.hpp"
+
+namespace shardbench {
+
+using GroupIds = std::map<std::string, std::int32_t>;
+
+/// Sorts the chunk's parameters (from `first_parameter` on) into buckets in the order their gradients become final,
+/// lays each bucket out contiguously, and inserts its reduction behind its last gradient, in the last microbatch.
+void add_buckets(StepProgram& program, GraphBuilder& builder, Experiment const& experiment, GroupIds const& groups,
+                 std::int32_t chunk, std::int32_t first_parameter, std::vector<Op>& backward);
+
+/// Segments that gather, reduce and free a chunk's parameters when they are sharded over dp (ZeRO-3).
+void add_shard_segments(StepProgram& program, GraphBuilder& builder, std::int32_t chunk);
+
+/// The optimizer: copies of a weight agree on their gradient, every bucket is updated, sharded ones are gathered again.
+std::vector<Op> optimizer_ops(StepProgram& program, GraphBuilder& builder, GroupIds const& groups);
+
+}  // namespace shardbench

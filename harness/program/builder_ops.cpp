@@ -1,0 +1,336 @@
+// The operations of a transformer: each states where its operands must lie, emits its forward op and tapes its backward.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/program/graph_builder.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+constexpr auto tp_axis = static_cast<std::size_t>(Axis::tp);
+constexpr auto cp_axis = static_cast<std::size_t>(Axis::cp);
+
+}  // namespace
+
+Value GraphBuilder::chunk_input() {
+  Chunk& chunk = program_.chunks[static_cast<std::size_t>(chunk_)];
+  std::int64_t rows = program_.local_seq * program_.micro_batch;
+  if (is_shard(block_[tp_axis], sequence_dim)) rows /= program_.degree[tp_axis];
+  if (chunk.input == no_tensor) chunk.input = new_tensor(fmt::format("chunk{}.input", chunk_), TensorRole::activation, program_.precision, rows, model_.hidden);
+  Value const x = value_of({chunk.input, 0, 0}, "input", rows, model_.hidden, model_.hidden, block_);
+  on_backward([this, x] {
+    TensorRef const g = take_gradient(x);
+    Chunk& c = program_.chunks[static_cast<std::size_t>(chunk_)];
+    // The gradient leaves the chunk under its own name: what is sent may not be an alias of something still in use.
+    if (c.input_gradient == no_tensor) c.input_gradient = new_tensor(fmt::format("chunk{}.input_gradient", chunk_), TensorRole::activation, program_.precision, state(x).rows, state(x).cols);
+    emit(make_op(OpKind::copy_block, BlockShape{state(x).rows, state(x).cols, 1}, "input.gradient", {g}, {{c.input_gradient, 0, 0}}));
+  });
+  return x;
+}
+
+void GraphBuilder::chunk_output(Value x) {
+  Chunk& chunk = program_.chunks[static_cast<std::size_t>(chunk_)];
+  auto const rows = state(x).rows, cols = state(x).cols;
+  if (chunk.output == no_tensor) chunk.output = new_tensor(fmt::format("chunk{}.output", chunk_), TensorRole::activation, program_.precision, rows, cols);
+  if (chunk.output_gradient == no_tensor) chunk.output_gradient = new_tensor(fmt::format("chunk{}.output_gradient", chunk_), TensorRole::activation, program_.precision, rows, cols);
+  // The op that made x writes the chunk's output itself.
+  TensorId const old = state(x).ref.id;
+  for (Op& op : forward_)
+    for (auto* refs : {&op.inputs, &op.outputs})
+      for (TensorRef& ref : *refs)
+        if (ref.id == old) ref.id = chunk.output;
+  for (auto& v : values_)
+    if (v.ref.id == old) v.ref.id = chunk.output;
+  Layout target{};
+  for (std::size_t a = 0; a < axis_count; ++a) target[a] = gradient_placement(state(x).layout[a]);
+  state(x).gradient = Gradient{{chunk.output_gradient, 0, 0}, target};
+}
+
+Value GraphBuilder::embedding(std::string const& name, std::string const& role, std::int64_t rows, std::int64_t padded_rows, TensorId ids) {
+  Placement const placement = program_.degree[tp_axis] > 1 ? strategy_.weight(role) : Placement{Replicate{}};
+  LinearSpec const spec{name, role, {{"", rows, padded_rows, 0, false}}, model_.hidden, false, -1};
+  Parameter table = cut_weight(spec, placement);
+  table.name += ".weight";
+  table.sections[0].key += ".weight";
+  table.tied = model_.tied_embeddings;
+  std::int32_t const weight = add_parameter(std::move(table));
+  auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
+  Layout layout = block_;
+  layout[tp_axis] = Replicate{};
+  if (is_shard(placement, 0)) layout[tp_axis] = Partial{};
+  if (is_shard(placement, 1)) layout[tp_axis] = Shard{feature_dim};
+  std::int64_t const tokens = program_.local_seq * program_.micro_batch;
+  Value const y = new_value(name, tokens, p.cols, model_.hidden, layout);
+  EmbeddingShape const shape{tokens, p.rows, p.cols, p.sections[0].row_begin};
+  emit(make_op(OpKind::embedding_forward, shape, name, {{ids, 0, 0}, {p.weight, 0, 0}}, {state(y).ref}));
+  on_backward([this, y, weight, shape, ids, name] {
+    TensorRef const dy = take_gradient(y);
+    auto const& q = program_.parameters[static_cast<std::size_t>(weight)];
+    Op op = make_op(OpKind::embedding_backward, shape, name, {{ids, 0, 0}, dy}, {{q.gradient, 0, 0}});
+    writes_gradient(op, weight, state(y).layout);
+    emit(std::move(op));
+  });
+  return y;
+}
+
+Value GraphBuilder::add_positions(Value x, std::string const& name, std::int64_t rows) {
+  LinearSpec const spec{name, "embedding.position", {{"", rows, rows, 0, false}}, model_.hidden, false, -1};
+  Parameter table = cut_weight(spec, Replicate{});
+  table.name += ".weight";
+  table.sections[0].key += ".weight";
+  std::int32_t const weight = add_parameter(std::move(table));
+  // A rank that holds a slice of the sequence reads its slice of the positions.
+  std::int64_t const tokens = state(x).rows;
+  TensorRef const ids{program_.token_positions, is_shard(state(x).layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * tokens : 0, 0};
+  EmbeddingShape const shape{tokens, rows, model_.hidden, 0};
+  Op op = make_op(OpKind::embedding_forward, shape, name, {ids, {program_.parameters[static_cast<std::size_t>(weight)].weight, 0, 0}}, {state(x).ref});
+  op.always_accumulate = true;
+  emit(std::move(op));
+  on_backward([this, x, weight, shape, ids, name] {
+    TensorRef const dy = take_gradient(x);
+    Op back = make_op(OpKind::embedding_backward, shape, name, {ids, dy}, {{program_.parameters[static_cast<std::size_t>(weight)].gradient, 0, 0}});
+    writes_gradient(back, weight, state(x).layout);
+    emit(std::move(back));
+  });
+  return x;
+}
+
+Value GraphBuilder::norm(Value x, Value pending, std::string const& name, Value* sum) {
+  bool const layer_norm = model_.norm == NormKind::layer_norm;
+  std::int64_t const cols = model_.hidden;
+  std::string const full = qualified(name);
+  InitKind const init = model_.norm_weight_offset > 0 ? InitKind::zeros : InitKind::ones;
+  std::int32_t const weight = add_vector(full + ".weight", {{full + ".weight", cols, 0, cols}}, cols, init);
+  std::int32_t const bias = layer_norm && model_.norm_bias ? add_vector(full + ".bias", {{full + ".bias", cols, 0, cols}}, cols, InitKind::zeros) : -1;
+  std::int64_t const rows = state(x).rows;
+  Layout const layout = state(x).layout;
+  if (pending.valid()) pending = redistribute(pending, layout, state(pending).name + ".reduce");
+  Value const y = new_value(name, rows, cols, cols, layout);
+  TensorRef const mean = layer_norm ? TensorRef{new_tensor(full + ".mean", TensorRole::temporary, Dtype::f32, rows, 1), 0, 0} : TensorRef{};
+  TensorRef const rstd{new_tensor(full + ".rstd", TensorRole::temporary, Dtype::f32, rows, 1), 0, 0};
+  NormShape const shape{model_.norm, rows, cols, model_.norm_eps, model_.norm_weight_offset, pending.valid()};
+  auto const weight_ref = [this](std::int32_t p) { return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].weight, 0, 0}; };
+  Value stream = x;
+  if (pending.valid()) stream = new_value(name + ".residual", rows, cols, cols, layout);
+  emit(make_op(OpKind::norm_forward, shape, name, {state(x).ref, pending.valid() ? state(pending).ref : TensorRef{}, weight_ref(weight), weight_ref(bias)},
+               {state(y).ref, mean, rstd, pending.valid() ? state(stream).ref : TensorRef{}}));
+  if (sum) *sum = stream;
+  on_backward([=, this] {
+    TensorRef const dy = take_gradient(y);
+    TensorRef const dsum = pending.valid() ? take_gradient(stream) : (state(stream).gradient ? take_gradient(stream) : TensorRef{});
+    TensorRef const dx{new_tensor(full + ".dx", TensorRole::temporary, program_.precision, rows, cols), 0, 0};
+    auto const gradient_ref = [this](std::int32_t p) { return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].gradient, 0, 0}; };
+    NormShape back = shape;
+    back.residual = dsum.valid();
+    Op op = make_op(OpKind::norm_backward, back, name, {dy, state(stream).ref, weight_ref(weight), mean, rstd, dsum}, {dx, gradient_ref(weight), gradient_ref(bias)});
+    writes_gradient(op, weight, layout);
+    if (bias >= 0) {
+      Op shadow = op;  // the bias gradient follows the weight's in the same kernel
+      writes_gradient(shadow, bias, layout);
+    }
+    op.part = BackwardPart::input;  // dx comes from the same pass over the data
+    emit(std::move(op));
+    state(stream).gradient.reset();
+    if (pending.valid()) {
+      state(x).gradient.reset();
+      accumulate(pending, dx, layout);
+    }
+    state(x).gradient = Gradient{dx, layout};
+  });
+  return y;
+}
+
+Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
+  Placement placement = Replicate{};
+  if (program_.degree[tp_axis] > 1) placement = strategy_.weight(spec.role);
+  Layout need = state(x).layout;
+  if (is_shard(placement, 0) || is_partial(need[tp_axis]) || (!is_shard(placement) && is_shard(need[tp_axis], feature_dim))) need[tp_axis] = Replicate{};
+  if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
+  x = redistribute(x, need, spec.name + ".input");
+  std::int32_t weight = spec.shared_weight, bias = -1;
+  if (weight < 0) {
+    Parameter cut = cut_weight(spec, placement);
+    std::vector<ParameterSection> const sections = cut.sections;
+    std::int64_t const rows = cut.rows;
+    std::string const name = cut.name;
+    cut.name += ".weight";
+    for (auto& s : cut.sections) s.key += ".weight";
+    // A head that reads the embedding's weight from another stage holds a copy of it.
+    cut.tied = cut.copy = spec.role == "embedding.word";
+    weight = add_parameter(std::move(cut));
+    if (spec.bias) {
+      auto bias_sections = sections;
+      for (auto& s : bias_sections) s.key += ".bias";
+      bias = add_vector(name + ".bias", bias_sections, rows, InitKind::zeros);
+    }
+  }
+  auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
+  Layout layout = need;
+  if (is_shard(placement, 0)) layout[tp_axis] = Shard{feature_dim};
+  if (is_shard(placement, 1)) layout[tp_axis] = Partial{};
+  std::int64_t global = 0;
+  for (auto const& s : spec.sections) global += s.padded_rows;
+  Value const y = new_value(spec.name, state(x).rows, p.rows, global, layout);
+  GemmShape const shape{state(x).rows, p.rows, p.cols, false, true};
+  // The bias is a term of the sum, so where the sum is spread over ranks one of them adds it.
+  bool const adds_bias = bias >= 0 && (!is_shard(placement, 1) || program_.coordinate[tp_axis] == 0);
+  TensorRef const bias_ref = adds_bias ? TensorRef{program_.parameters[static_cast<std::size_t>(bias)].weight, 0, 0} : TensorRef{};
+  emit(make_op(OpKind::gemm, shape, spec.name, {state(x).ref, {p.weight, 0, 0}, bias_ref}, {state(y).ref}));
+  on_backward([=, this] { linear_backward(x, y, weight, bias, placement, spec); });
+  return y;
+}
+
+void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement, LinearSpec const& spec) {
+  TensorRef const dy = take_gradient(y);
+  auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
+  TensorId const weight_tensor = p.weight, gradient_tensor = p.gradient;
+  std::int64_t const rows = state(x).rows, outputs = p.rows, inputs = p.cols;
+  TensorRef saved = state(x).ref;
+  Value const source = state(x).gathered_from;
+  if (source.valid() && is_shard(state(source).layout[tp_axis], sequence_dim)) {
+    // Keeping the sequence-cut input and gathering it again costs a collective and saves tp - 1 parts of memory.
+    std::int64_t r = state(source).rows, c = state(source).cols;
+    saved = move(state(source).ref, r, c, state(source).layout, state(x).layout, spec.name + ".regather");
+  }
+  TensorRef const dx{new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs), 0, 0};
+  emit(make_op(OpKind::gemm, GemmShape{rows, inputs, outputs, false, false}, spec.name + ".dx", {dy, {weight_tensor, 0, 0}, {}}, {dx}));
+  Layout layout = state(x).layout;
+  if (is_shard(placement, 0)) layout[tp_axis] = Partial{};
+  accumulate(x, dx, layout);
+  Op dw = make_op(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false}, spec.name + ".dw", {dy, saved, {}}, {{gradient_tensor, 0, 0}});
+  writes_gradient(dw, weight, state(x).layout);
+  emit(std::move(dw));
+  if (bias >= 0) {
+    TensorId const bias_gradient = program_.parameters[static_cast<std::size_t>(bias)].gradient;
+    Op db = make_op(OpKind::column_sum, BlockShape{rows, outputs, 1}, spec.name + ".db", {dy}, {{bias_gradient, 0, 0}});
+    Layout bias_layout = state(x).layout;
+    bias_layout[tp_axis] = Replicate{};
+    writes_gradient(db, bias, bias_layout);
+    emit(std::move(db));
+  }
+  reduce_replicated_sections(weight, placement, spec);
+  if (bias >= 0) {
+    LinearSpec named = spec;
+    named.name += ".bias";
+    reduce_replicated_sections(bias, placement, named);
+  }
+}
+
+AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
+  std::int64_t const tp = program_.degree[tp_axis];
+  bool const cut = tp > 1 && is_shard(strategy_.weight("attention.qkv"), 0);
+  AttentionOpShape s;
+  s.seq_q = s.seq_k = program_.local_seq;
+  s.batch = program_.micro_batch;
+  s.heads = cut ? model_.heads / tp : model_.heads;
+  s.kv_heads = cut ? std::max<std::int64_t>(1, model_.kv_heads / tp) : model_.kv_heads;
+  s.head_dim = s.value_dim = model_.head_dim;
+  s.scale = 1.0f / std::sqrt(static_cast<float>(model_.head_dim));
+  s.softcap = model_.attention_softcap;
+  bool const windowed = model_.sliding_window > 0 && layer % model_.sliding_window_step == 0;
+  s.window = windowed && model_.sliding_window < program_.seq ? model_.sliding_window : 0;
+  s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
+  s.ring = program_.degree[cp_axis];
+  double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);
+  double const all = s.mask == AttentionMask::none ? n * n : s.window > 0 ? w * (w + 1) / 2 + (n - w) * w : n * (n + 1) / 2;
+  // Zigzag chunks give every rank of the ring the same share of the visible pairs.
+  s.visible_pairs = all / static_cast<double>(s.ring);
+  return s;
+}
+
+void GraphBuilder::rotate(TensorRef qkv, std::int64_t stride, bool inverse) {
+  if (model_.position != PositionKind::rope) return;
+  AttentionOpShape const a = attention_shape(layer_);
+  auto const rotary = static_cast<std::int64_t>(model_.rotary_fraction * static_cast<double>(model_.head_dim));
+  RopeShape const shape{a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, model_.rope_theta, inverse};
+  qkv.stride = stride;
+  emit(make_op(OpKind::rope, shape, "attention.rope", {qkv, {program_.positions, 0, 0}}, {qkv}));
+}
+
+Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
+  AttentionOpShape const shape = attention_shape(layer);
+  std::int64_t const q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
+  std::int64_t const stride = state(qkv).cols, rows = state(qkv).rows;
+  VALIDATE(stride == q_width + 2 * kv_width, fmt::format("attention: packed width {} is not {} + 2*{}", stride, q_width, kv_width));
+  TensorRef const packed = state(qkv).ref;
+  rotate(packed, stride, false);
+  Value const out = new_value("attention", rows, q_width, model_.query_width(), state(qkv).layout);
+  TensorRef const lse{new_tensor(qualified("attention.lse"), TensorRole::temporary, Dtype::f32, shape.batch * shape.heads, shape.seq_q), 0, 0};
+  auto const part = [=](TensorRef whole, std::int64_t offset) { return TensorRef{whole.id, whole.offset + offset, stride}; };
+  bool const ring = shape.ring > 1;
+  auto const as_ring = [this, ring](Op op) {
+    if (!ring) return op;
+    op.group = group_id("cp");
+    return op;
+  };
+  emit(as_ring(make_op(ring ? OpKind::ring_attention_forward : OpKind::attention_forward, shape, "attention",
+                       {part(packed, 0), part(packed, q_width), part(packed, q_width + kv_width), {program_.positions, 0, 0}}, {state(out).ref, lse})));
+  on_backward([=, this] {
+    TensorRef const dout = take_gradient(out);
+    TensorRef const dqkv{new_tensor(qualified("attention.dqkv"), TensorRole::temporary, program_.precision, rows, stride), 0, 0};
+    emit(as_ring(make_op(ring ? OpKind::ring_attention_backward : OpKind::attention_backward, shape, "attention",
+                         {part(packed, 0), part(packed, q_width), part(packed, q_width + kv_width), state(out).ref, dout, lse, {program_.positions, 0, 0}},
+                         {part(dqkv, 0), part(dqkv, q_width), part(dqkv, q_width + kv_width)})));
+    rotate(dqkv, stride, true);
+    accumulate(qkv, dqkv, state(qkv).layout);
+  });
+  return out;
+}
+
+Value GraphBuilder::activation(Value up, std::int64_t columns) {
+  std::int64_t const rows = state(up).rows, cols = model_.gated_mlp ? state(up).cols / 2 : state(up).cols;
+  Value const y = new_value("mlp.activation", rows, cols, columns, state(up).layout);
+  ActivationShape const shape{model_.activation, model_.gated_mlp, rows, cols};
+  emit(make_op(OpKind::activation_forward, shape, "mlp.activation", {state(up).ref}, {state(y).ref}));
+  on_backward([=, this] {
+    TensorRef const dy = take_gradient(y);
+    TensorRef const dx{new_tensor(qualified("mlp.activation.dx"), TensorRole::temporary, program_.precision, rows, state(up).cols), 0, 0};
+    emit(make_op(OpKind::activation_backward, shape, "mlp.activation", {dy, state(up).ref}, {dx}));
+    accumulate(up, dx, state(up).layout);
+  });
+  return y;
+}
+
+Value GraphBuilder::add(Value a, Value b) {
+  b = redistribute(b, state(a).layout, state(b).name + ".reduce");
+  Value const y = new_value("residual", state(a).rows, state(a).cols, state(a).global_cols, state(a).layout);
+  emit(make_op(OpKind::add, BlockShape{state(a).rows, state(a).cols, 1}, "residual", {state(a).ref, state(b).ref}, {state(y).ref}));
+  on_backward([=, this] {
+    TensorRef const dy = take_gradient(y);
+    accumulate(a, dy, state(y).gradient->layout);
+    accumulate(b, dy, state(y).gradient->layout);
+  });
+  return y;
+}
+
+void GraphBuilder::loss(Value logits, std::int64_t first_column) {
+  std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
+  float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * program_.seq));
+  CrossEntropyOpShape const shape{tokens, columns, first_column, program_.vocab, scale};
+  bool const cut = is_shard(state(logits).layout[tp_axis], feature_dim);
+  TensorRef const maximum{new_tensor("loss.maximum", TensorRole::temporary, Dtype::f32, tokens, 1), 0, 0};
+  TensorRef const sums{new_tensor("loss.sums", TensorRole::temporary, Dtype::f32, 2, tokens), 0, 0};
+  TensorRef const in = state(logits).ref, targets{program_.targets, 0, 0};
+  emit(make_op(OpKind::cross_entropy_max, shape, "loss.max", {in, targets}, {maximum}));
+  if (cut) {
+    Op op = make_collective(OpKind::all_reduce, group_id("tp"), tokens, Dtype::f32, "loss.max", maximum, maximum);
+    std::get<CollectiveShape>(op.shape).reduce = PartialOp::max;
+    emit(std::move(op));
+  }
+  emit(make_op(OpKind::cross_entropy_sum, shape, "loss.sum", {in, targets, maximum}, {sums}));
+  if (cut) emit(make_collective(OpKind::all_reduce, group_id("tp"), 2 * tokens, Dtype::f32, "loss.sum", sums, sums));
+  Op total = make_op(OpKind::cross_entropy_loss, shape, "loss", {in, targets, sums}, {{program_.loss, 0, 0}});
+  total.accumulate = true;
+  emit(std::move(total));
+  on_backward([=, this] {
+    // In place: nobody reads the logits again.
+    emit(make_op(OpKind::cross_entropy_backward, shape, "loss", {in, targets, maximum, sums}, {in}));
+    accumulate(logits, in, state(logits).layout);
+  });
+}
+
+}  // namespace shardbench

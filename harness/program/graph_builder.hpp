@@ -1,0 +1,172 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/config/experiment.hpp"
+#include "harness/program/step_program.hpp"
+
+namespace shardbench {
+
+/// Dims of an activation, for Shard: [sequence, batch, feature]. Rows of its tensor are (sequence, batch).
+inline constexpr int sequence_dim = 0, batch_dim = 1, feature_dim = 2;
+
+using Layout = std::array<Placement, axis_count>;
+
+/// A value of the forward graph (an index into the builder).
+struct Value {
+  std::int32_t index = -1;
+  bool valid() const { return index >= 0; }
+};
+
+/// One independently cut part of a weight's rows: `rows` outputs in `units` equal blocks that stay whole (heads).
+struct SectionSpec {
+  std::string suffix;
+  std::int64_t rows = 0;         ///< global, unpadded
+  std::int64_t padded_rows = 0;  ///< what is cut; equals rows unless the vocabulary is padded
+  std::int64_t units = 0;        ///< 0: every row is a unit
+  bool replicable = false;       ///< may be replicated when units < tp (KV heads)
+};
+
+/// A linear layer's weight [sum of section rows, inputs].
+struct LinearSpec {
+  std::string name;  ///< "attention.qkv"; the global name has the layer before it
+  std::string role;  ///< row of the strategy table
+  std::vector<SectionSpec> sections;
+  std::int64_t inputs = 0;
+  bool bias = false;
+  std::int32_t shared_weight = -1;  ///< index of an existing parameter (tied head)
+};
+
+/// Builds the forward ops of a chunk on a tape and derives its backward ops, collectives included: each operation says
+/// where its operands must lie, `redistribute` makes it so, and each redistribution has the dual one as its backward.
+class GraphBuilder {
+ public:
+  GraphBuilder(StepProgram& program, Strategy const& strategy, Experiment const& experiment, std::map<std::string, std::int32_t> groups);
+
+  /// Starts the segments of a chunk; `rows` is sequence (full, before any cut by tp) times micro-batch.
+  void begin_chunk(std::int32_t chunk);
+  void set_layer(std::int64_t layer);
+  /// Name of a parameter in the current layer ("layers.3.mlp.up").
+  std::string qualified(std::string const& name) const;
+
+  /// The chunk's input: received, or given as a buffer when it is the first of a block-only program.
+  Value chunk_input();
+  /// Makes `x` the chunk's output in the block layout and names its gradient as the start of the backward pass.
+  void chunk_output(Value x);
+
+  Value embedding(std::string const& name, std::string const& role, std::int64_t rows, std::int64_t padded_rows, TensorId ids);
+  /// Adds rows of a table chosen by position to x (learned positions).
+  Value add_positions(Value x, std::string const& name, std::int64_t rows);
+  /// y = norm(x); with `pending` valid, sum = x + pending becomes the residual stream and y = norm(sum).
+  Value norm(Value x, Value pending, std::string const& name, Value* sum);
+  Value linear(Value x, LinearSpec const& spec);
+  /// Self-attention over packed projections [q | k | v], rotary embedding first when the model has it.
+  Value attention(Value qkv, std::int64_t layer);
+  Value activation(Value up, std::int64_t columns);
+  Value add(Value a, Value b);
+  Value redistribute_to_block(Value x, std::string const& name);
+  /// Vocabulary-parallel cross-entropy; sets program.loss.
+  void loss(Value logits, std::int64_t first_column);
+
+  /// Expert MLP: router, permute, dispatch, experts, combine. Returns the combined output in the layout it computed in.
+  Value moe(Value x);
+
+  /// Walks the tape backwards; afterwards backward ops are complete.
+  void derive_backward();
+  std::vector<Op> take_forward() { return std::move(forward_); }
+  std::vector<Op> take_backward() { return std::move(backward_); }
+  Layout const& block_layout() const { return block_; }
+  /// A parameter of the chunk being built by its global name, or -1.
+  std::int32_t parameter_index(std::string const& name) const;
+  /// First global row that this rank holds of a weight cut by rows.
+  std::int64_t first_row(LinearSpec const& spec) const;
+
+  /// Emits ops outside any chunk (optimizer) with the same labels and streams.
+  Op make_op(OpKind kind, OpShape shape, std::string const& name, std::vector<TensorRef> inputs, std::vector<TensorRef> outputs);
+  Op make_collective(OpKind kind, std::int32_t group, std::int64_t count, Dtype dtype, std::string const& name, TensorRef from, TensorRef to);
+  void set_phase(std::string phase) { phase_ = std::move(phase); }
+  TensorId new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols);
+
+ private:
+  struct Gradient {
+    TensorRef ref;
+    Layout layout;
+  };
+  struct ValueState {
+    std::string name;
+    TensorRef ref;
+    std::int64_t rows = 0, cols = 0;  ///< local
+    std::int64_t global_cols = 0;
+    Layout layout;
+    std::optional<Gradient> gradient;
+    Value gathered_from;              ///< the sequence-cut value this one was gathered from
+  };
+
+  ValueState& state(Value v) { return values_[static_cast<std::size_t>(v.index)]; }
+  Value new_value(std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols, Layout const& layout);
+  Value value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols, Layout const& layout);
+  Op& emit(Op op) { return out_->emplace_back(std::move(op)); }
+  std::int32_t label(std::string const& name, OpKind kind, Axis axis);
+  std::int32_t group_id(std::string const& name) const;
+
+  Value redistribute(Value x, Layout const& to, std::string const& name);
+  TensorRef move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to, std::string const& name);
+  TensorRef move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step, std::string const& name);
+  TensorRef pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to, std::int64_t to_stride, std::string const& name);
+
+  void accumulate(Value v, TensorRef gradient, Layout const& layout);
+  /// The gradient of v, whole and in the layout its value's dual wants; invalid when nothing depends on v.
+  TensorRef take_gradient(Value v);
+  void on_backward(std::function<void()> step);
+
+  std::int32_t add_parameter(Parameter parameter);
+  Parameter cut_weight(LinearSpec const& spec, Placement const& placement) const;
+  std::int32_t add_vector(std::string const& name, std::vector<ParameterSection> sections, std::int64_t rows, InitKind init);
+  /// Marks an op as writer of a parameter's gradient: the first in a backward pass overwrites, later ones add.
+  void writes_gradient(Op& op, std::int32_t parameter, Layout const& rows_layout);
+  void reduce_replicated_sections(std::int32_t parameter, Placement const& placement, LinearSpec const& spec);
+  void linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement, LinearSpec const& spec);
+  AttentionOpShape attention_shape(std::int64_t layer) const;
+  /// Sizes of one expert layer on this rank, in rows.
+  struct MoeSizes {
+    std::int64_t routed = 0;         ///< tokens * top_k that leave this rank
+    std::int64_t bound = 0;          ///< rows that may arrive
+    double expected = 0;             ///< rows that arrive under balance
+    std::int64_t local_experts = 0;
+    TensorRef counts;                ///< rows per expert
+  };
+  TensorRef routed_tensor(std::string const& name, std::int64_t bound, double expected, std::int64_t cols);
+  std::int32_t expert_weight(std::string const& name, std::int64_t rows, std::int64_t cols);
+  TensorRef exchange(TensorRef from, MoeSizes const& s, std::string const& name, bool to_experts);
+  TensorRef expert_product(TensorRef rows_in, MoeSizes const& s, std::int32_t weight, std::int64_t n, std::int64_t k, bool transpose, std::string const& name);
+  void expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes const& s, std::int32_t weight, std::int64_t m, std::int64_t n, std::string const& name);
+  void rotate(TensorRef qkv, std::int64_t stride, bool inverse);
+
+  StepProgram& program_;
+  Strategy const& strategy_;
+  Experiment const& experiment_;
+  ModelConfig const& model_;
+  std::map<std::string, std::int32_t> groups_;
+  Layout block_{};
+  std::vector<ValueState> values_;
+  std::vector<std::pair<std::int32_t, std::function<void()>>> tape_;  ///< layer, step
+  std::vector<Op> forward_, backward_;
+  std::vector<Op>* out_ = nullptr;
+  std::string phase_ = "forward";
+  BackwardPart part_ = BackwardPart::input;
+  FlopClass flop_class_ = FlopClass::model;
+  std::int32_t chunk_ = 0;
+  std::int32_t layer_ = -1;
+  std::vector<bool> gradient_written_;  ///< by parameter, in the chunk being built
+  std::map<std::string, std::int32_t> parameter_by_name_;
+  std::map<std::tuple<std::string, std::string, OpKind, Axis>, std::int32_t> label_ids_;
+
+ public:
+  /// [parameter][axis]: the gradient is a partial sum along the axis and must be reduced there.
+  std::vector<std::array<bool, axis_count>> gradient_partial;
+};
+
+}  // namespace shardbench

@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/program/lower.hpp"
+#include "harness/sharding/device_mesh.hpp"
+
+namespace shardbench {
+
+namespace {
+
+DeviceMesh dense_mesh(ParallelConfig const& c) { return DeviceMesh({{"tp", c.tp}, {"cp", c.cp}, {"dp", c.dp}, {"pp", c.pp}}); }
+
+DeviceMesh expert_mesh(ParallelConfig const& c) {
+  return DeviceMesh({{"etp", c.etp}, {"ep", c.ep}, {"edp", c.tp * c.cp * c.dp / (c.etp * c.ep)}, {"pp", c.pp}});
+}
+
+/// Neighbouring tensor-parallel ranks that hold the same KV head.
+std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int64_t> const& tp_group, std::int64_t index) {
+  auto const tp = static_cast<std::int64_t>(tp_group.size());
+  std::int64_t const copies = m.kv_heads > 0 && m.kv_heads < tp ? tp / m.kv_heads : 1;
+  auto const first = tp_group.begin() + index / copies * copies;
+  return {first, first + copies};
+}
+
+}  // namespace
+
+std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
+  ParallelConfig const& c = e.parallel;
+  DeviceMesh const dense = dense_mesh(c), experts = expert_mesh(c);
+  auto const at = dense.coordinate_of(rank);
+  auto const tp = dense.group_of(rank, {"tp"});
+  auto const column = dense.group_of(rank, {"pp"});
+  std::int64_t const stage = at[3];
+  std::vector<Group> groups{
+      {"tp", Axis::tp, tp},
+      {"cp", Axis::cp, dense.group_of(rank, {"cp"})},
+      {"dp", Axis::dp, dense.group_of(rank, {"dp"})},
+      {"dp_cp", Axis::dp, dense.group_of(rank, {"cp", "dp"})},
+      {"pp", Axis::pp, column},
+      {"ep", Axis::ep, experts.group_of(rank, {"ep"})},
+      {"edp", Axis::dp, experts.group_of(rank, {"edp"})},
+      {"kv_replicas", Axis::tp, kv_replicas(e.model, tp, at[0])},
+  };
+  Group tied{"tied_embedding", Axis::pp, {}};
+  if (c.pp > 1 && (stage == 0 || stage == c.pp - 1)) tied.members = {column.front(), column.back()};
+  Group mirror{"pipeline_mirror", Axis::pp, {}};
+  if (c.schedule == ScheduleKind::dualpipe) {
+    auto const other = column[static_cast<std::size_t>(c.pp - 1 - stage)];
+    mirror.members = {std::min(rank, other), std::max(rank, other)};
+  }
+  groups.push_back(std::move(tied));
+  groups.push_back(std::move(mirror));
+  return groups;
+}
+
+std::vector<std::int64_t> representative_ranks(Experiment const& e) {
+  DeviceMesh const mesh = dense_mesh(e.parallel);
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t stage = 0; stage < e.parallel.pp; ++stage) ranks.push_back(mesh.rank_at({0, 0, 0, stage}));
+  return ranks;
+}
+
+Experiment unsharded(Experiment const& e) {
+  Experiment whole = e;
+  whole.parallel = ParallelConfig{};
+  whole.ranks = 1;
+  whole.check = false;
+  return whole;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,182 @@
+#include "harness/program/lifetimes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+bool lasts(TensorRole role) { return role != TensorRole::activation && role != TensorRole::temporary; }
+
+}  // namespace
+
+Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay) : p_(program), residence_(program.tensors.size(), Residence::unused) {
+  for (Run const& run : replay.runs()) {
+    if (run.segment && !touches_.contains(run.segment)) {
+      used_.push_back(run.segment);
+      scan(*run.segment);
+    }
+  }
+  for (std::size_t id = 0; id < p_.tensors.size(); ++id)
+    if (lasts(p_.tensors[id].role)) residence_[id] = Residence::persistent;
+  for (auto const& [segment, touches] : touches_)
+    for (auto const& [id, touch] : touches.by_tensor) {
+      auto& r = residence_[static_cast<std::size_t>(id)];
+      if (r == Residence::persistent) continue;
+      // Read before it is written: the bytes come from an earlier segment and must be kept for it.
+      if (!touch.written_first) r = Residence::slot;
+      else if (r == Residence::unused) r = Residence::temporary;
+    }
+  for (Run const& run : replay.runs()) {
+    if (!run.transfer) continue;
+    for (auto const* refs : {&run.transfer->inputs, &run.transfer->outputs})
+      for (TensorRef const& ref : *refs) residence_[static_cast<std::size_t>(p_.storage_of(ref.id))] = Residence::slot;
+  }
+  find_intervals(replay);
+}
+
+Residence Lifetimes::residence(TensorId id) const { return residence_[static_cast<std::size_t>(p_.storage_of(id))]; }
+
+void Lifetimes::touch(SegmentTouches& touches, TensorId id, std::int64_t op, bool writes) const {
+  TensorId const root = p_.storage_of(id);
+  auto const [it, fresh] = touches.by_tensor.try_emplace(root, Touch{op, op, writes});
+  if (fresh) touches.order.push_back(root);
+  it->second.last = op;
+}
+
+void Lifetimes::scan(Segment const& segment) {
+  SegmentTouches& touches = touches_[&segment];
+  for (std::size_t i = 0; i < segment.ops.size(); ++i) {
+    Op const& op = segment.ops[i];
+    auto const index = static_cast<std::int64_t>(i);
+    for (TensorRef const& ref : op.inputs)
+      if (ref.valid()) touch(touches, ref.id, index, false);
+    for (TensorRef const& ref : op.outputs)
+      if (ref.valid()) touch(touches, ref.id, index, !op.always_accumulate);
+  }
+}
+
+std::pair<std::int64_t, std::int64_t> Lifetimes::op_range(Segment const& segment, TensorId id) const {
+  Touch const& t = touches_.at(&segment).by_tensor.at(id);
+  return {t.first, t.last};
+}
+
+std::int64_t Lifetimes::release(Segment const& segment, TensorId id, std::int64_t last) const {
+  Op const& op = segment.ops[static_cast<std::size_t>(last)];
+  if (op.stream == StreamId::compute) return last;
+  for (auto i = static_cast<std::size_t>(last) + 1; i < segment.ops.size(); ++i) {
+    if (segment.ops[i].stream != StreamId::compute) continue;
+    auto const meets = [&](TensorRef const& mine) {
+      auto const same = [&](TensorRef const& theirs) { return theirs.valid() && mine.valid() && p_.storage_of(theirs.id) == p_.storage_of(mine.id); };
+      return std::ranges::any_of(segment.ops[i].inputs, same) || std::ranges::any_of(segment.ops[i].outputs, same);
+    };
+    if (std::ranges::any_of(op.outputs, meets)) return static_cast<std::int64_t>(i);
+  }
+  throw Error(fmt::format("temporary '{}' is last used by a communication that nothing waits for", p_.tensors[static_cast<std::size_t>(id)].name));
+}
+
+bool Lifetimes::freed_by_action(TensorId id) const {
+  return std::ranges::any_of(p_.buckets, [&](Bucket const& b) { return b.weight_shard != no_tensor && b.weights == id; });
+}
+
+void Lifetimes::find_intervals(Replay const& replay) {
+  for (std::size_t id = 0; id < residence_.size(); ++id)
+    if (residence_[id] == Residence::slot) intervals_[static_cast<TensorId>(id)].resize(static_cast<std::size_t>(p_.microbatches));
+  std::map<Segment const*, std::vector<TensorId>> slots;
+  for (auto const& [segment, touches] : touches_)
+    for (TensorId const id : touches.order)
+      if (residence_[static_cast<std::size_t>(id)] == Residence::slot) slots[segment].push_back(id);
+  auto const extend = [&](TensorId id, std::int32_t microbatch, std::int64_t run) {
+    auto& interval = intervals_[id][static_cast<std::size_t>(microbatch)];
+    if (interval.first < 0) interval.first = run;
+    interval.last = run;
+  };
+  for (std::size_t r = 0; r < replay.runs().size(); ++r) {
+    Run const& run = replay.runs()[r];
+    auto const index = static_cast<std::int64_t>(r);
+    if (run.segment)
+      for (TensorId const id : slots[run.segment]) extend(id, run.microbatch, index);
+    if (!run.transfer) continue;
+    for (auto const* refs : {&run.transfer->inputs, &run.transfer->outputs})
+      for (TensorRef const& ref : *refs) extend(p_.storage_of(ref.id), run.microbatch, index);
+  }
+}
+
+namespace {
+
+/// Bytes over the ops of one run, relative to what is alive when it starts.
+class SegmentWalk {
+ public:
+  SegmentWalk(StepProgram const& p, Lifetimes const& life) : p_(p), life_(life) {}
+
+  /// Returns {highest level within the run, level after it}. `born` and `dying` are the slots that begin or end here.
+  std::pair<std::int64_t, std::int64_t> walk(Segment const& segment, std::vector<TensorId> const& born, std::vector<TensorId> const& dying) {
+    std::vector<std::int64_t> change(segment.ops.size() + 1, 0);
+    auto const bytes = [&](TensorId id) { return p_.tensors[static_cast<std::size_t>(id)].bytes(); };
+    for (TensorId const id : life_.touched(segment)) {
+      if (life_.residence(id) != Residence::temporary) continue;
+      auto const [first, last] = life_.op_range(segment, id);
+      change[static_cast<std::size_t>(first)] += bytes(id);
+      change[static_cast<std::size_t>(last) + 1] -= bytes(id);
+    }
+    for (TensorId const id : born) change[static_cast<std::size_t>(life_.op_range(segment, id).first)] += bytes(id);
+    for (TensorId const id : dying) change[static_cast<std::size_t>(life_.op_range(segment, id).second) + 1] -= bytes(id);
+    std::int64_t level = 0, peak = 0;
+    for (std::int64_t const c : change) {
+      level += c;
+      peak = std::max(peak, level);
+    }
+    return {peak, level};
+  }
+
+ private:
+  StepProgram const& p_;
+  Lifetimes const& life_;
+};
+
+}  // namespace
+
+LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes const& life) {
+  auto const& runs = replay.runs();
+  std::vector<std::vector<TensorId>> born(runs.size()), dying(runs.size());
+  LivenessWalk result;
+  result.microbatches_in_flight.assign(p.chunks.size(), 0);
+  for (auto const& [id, intervals] : life.all_intervals())
+    for (RunInterval const& i : intervals) {
+      if (i.first < 0 || life.freed_by_action(id)) continue;
+      born[static_cast<std::size_t>(i.first)].push_back(id);
+      dying[static_cast<std::size_t>(i.last)].push_back(id);
+    }
+  SegmentWalk walk(p, life);
+  std::map<std::tuple<Segment const*, std::size_t, std::size_t>, std::pair<std::int64_t, std::int64_t>> known;
+  std::vector<std::int32_t> in_flight(p.chunks.size(), 0);
+  std::int64_t live = 0;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    Run const& run = runs[r];
+    auto const chunk = static_cast<std::size_t>(run.chunk);
+    if (run.kind == ActionKind::gather || run.kind == ActionKind::free)
+      for (Bucket const& b : p.buckets)
+        if (b.chunk == run.chunk && b.weight_shard != no_tensor)
+          live += (run.kind == ActionKind::gather ? 1 : -1) * p.tensors[static_cast<std::size_t>(b.weights)].bytes();
+    if (run.segment) {
+      auto const [it, fresh] = known.try_emplace({run.segment, born[r].size(), dying[r].size()});
+      if (fresh) it->second = walk.walk(*run.segment, born[r], dying[r]);
+      if (live + it->second.first > result.peak_bytes) result.peak_bytes = live + it->second.first, result.peak_run = r;
+      live += it->second.second;
+    } else {
+      for (TensorId const id : born[r]) live += p.tensors[static_cast<std::size_t>(id)].bytes();
+      if (live > result.peak_bytes) result.peak_bytes = live, result.peak_run = r;
+      for (TensorId const id : dying[r]) live -= p.tensors[static_cast<std::size_t>(id)].bytes();
+    }
+    if (run.kind == ActionKind::forward) result.microbatches_in_flight[chunk] = std::max(result.microbatches_in_flight[chunk], ++in_flight[chunk]);
+    if (run.kind == ActionKind::backward || run.kind == ActionKind::backward_weight) --in_flight[chunk];
+  }
+  VALIDATE(live == 0, fmt::format("liveness walk ends with {} bytes alive", live));
+  return result;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,262 @@
+#include "harness/program/lower.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/program/buckets.hpp"
+#include "harness/program/model_graph.hpp"
+#include "harness/program/recompute.hpp"
+#include "harness/sharding/device_mesh.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+void refuse_what_has_no_lowering(Experiment const& e) {
+  ParallelConfig const& c = e.parallel;
+  std::string const part = unsupported_part(e.model);
+  if (!part.empty()) throw IllegalConfig(fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
+  if (e.phase != PhaseKind::train) throw IllegalConfig(fmt::format("phase: {} has no lowering yet (allowed: train)", to_string(e.phase)));
+  if (c.tp_sync_fraction < 1) throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering yet (allowed: 1)", c.tp_sync_fraction));
+  if (c.tp_overlap != "none") throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering yet (allowed: none)", c.tp_overlap));
+  if (c.etp > 1) throw IllegalConfig(fmt::format("etp: {} has no lowering yet (allowed: 1)", c.etp));
+  if (c.cp > 1 && c.cp_method != CpMethod::ring) throw IllegalConfig(fmt::format("cp-method: {} has no lowering yet (allowed: ring)", to_string(c.cp_method)));
+  if (c.shard_ranks > 0 && c.shard_ranks != c.dp) throw IllegalConfig(fmt::format("shard-ranks: {} has no lowering yet (allowed: dp={})", c.shard_ranks, c.dp));
+  if (c.zero_stage == 3 && c.pp > 1) throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
+  if (e.model.tied_embeddings && (c.schedule == ScheduleKind::zb_v || c.schedule == ScheduleKind::dualpipe || (c.zero_stage == 3)) && e.scope == Scope::model)
+    throw IllegalConfig(fmt::format("model {}: tied embeddings have no lowering yet under {} with zero {}", e.model.name, to_string(c.schedule), c.zero_stage));
+}
+
+/// Builds one rank's program step by step.
+class Lowering {
+ public:
+  Lowering(Experiment const& e, std::int64_t rank) : e_(e), mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
+    refuse_what_has_no_lowering(e);
+    place(rank);
+    strategy_ = e.parallel.strategy.empty() ? megatron_strategy(e.model, e.parallel) : read_strategy(e.parallel.strategy);
+    std::map<std::string, std::int32_t> ids;
+    p_.groups = communication_groups(e, rank);
+    for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
+    builder_.emplace(p_, strategy_, e_, ids);
+    group_ids_ = std::move(ids);
+  }
+
+  StepProgram lower() {
+    p_.schedule = make_schedule(e_.parallel.pp > 1 || e_.parallel.vpp > 1 ? e_.parallel.schedule : ScheduleKind::gpipe, e_.parallel.pp, e_.parallel.vpp, p_.microbatches);
+    if (p_.schedule.stages == 1 && p_.schedule.chunks == 1) order_one_stage(p_.schedule);
+    add_inputs();
+    make_chunks();
+    for (std::size_t c = 0; c < p_.chunks.size(); ++c) build_chunk_segments(static_cast<std::int32_t>(c));
+    add_optimizer();
+    make_actions();
+    return std::move(p_);
+  }
+
+ private:
+  bool fully_sharded() const { return e_.parallel.zero_stage == 3 && e_.parallel.dp > 1; }
+
+  void place(std::int64_t rank) {
+    ParallelConfig const& c = e_.parallel;
+    p_.rank = rank;
+    auto const at = mesh_.coordinate_of(rank);
+    p_.stage = at[3];
+    auto const set = [&](Axis axis, std::int64_t position, std::int64_t size) {
+      p_.coordinate[static_cast<std::size_t>(axis)] = position;
+      p_.degree[static_cast<std::size_t>(axis)] = size;
+    };
+    set(Axis::tp, at[0], c.tp);
+    set(Axis::cp, at[1], c.cp);
+    set(Axis::dp, at[2], c.dp);
+    set(Axis::pp, at[3], c.pp);
+    set(Axis::ep, (rank % (c.tp * c.cp * c.dp)) / c.etp % c.ep, c.ep);
+    p_.seq = e_.seq;
+    p_.local_seq = e_.seq / c.cp;
+    p_.micro_batch = e_.micro_batch;
+    p_.microbatches = e_.microbatches();
+    p_.global_batch = e_.global_batch;
+    p_.first_sample = at[2] * (e_.global_batch / c.dp);
+    p_.precision = e_.precision;
+    p_.vocab = e_.model.vocab;
+    p_.padded_vocab = padded_vocab(e_.model.vocab, c.tp);
+  }
+
+  /// Without a pipeline each microbatch's backward follows its forward, so one set of activations is alive.
+  static void order_one_stage(PipelineSchedule& s) {
+    auto& actions = s.order[0];
+    actions.clear();
+    for (std::int32_t m = 0; m < s.microbatches; ++m) {
+      actions.push_back({.kind = ActionKind::forward, .microbatch = m});
+      actions.push_back({.kind = ActionKind::backward, .microbatch = m});
+    }
+  }
+
+  TensorId buffer(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols, bool per_microbatch) {
+    TensorId const id = builder_->new_tensor(name, TensorRole::buffer, dtype, rows, cols);
+    Tensor& t = p_.tensors[static_cast<std::size_t>(id)];
+    t.per_microbatch = per_microbatch;
+    t.chunk = -1;
+    return id;
+  }
+
+  void add_inputs() {
+    std::int64_t const tokens = p_.local_seq * p_.micro_batch;
+    p_.positions = buffer("positions", Dtype::i32, p_.local_seq, 1, false);
+    if (e_.scope == Scope::layer) return;
+    p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
+    p_.targets = buffer("targets", Dtype::i32, tokens, 1, true);
+    p_.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
+    p_.loss = buffer("loss", Dtype::f32, 1, 1, false);
+  }
+
+  std::vector<Chunk> units_of(ChunkPlace place, std::vector<std::int64_t> const& layers) const {
+    std::int32_t const piece = p_.schedule.piece_of(place);
+    Chunk whole;
+    whole.piece = piece;
+    for (std::int32_t i = 0; i < piece; ++i) whole.first_layer += layers[static_cast<std::size_t>(i)];
+    whole.layers = layers[static_cast<std::size_t>(piece)];
+    whole.has_embedding = piece == 0;
+    whole.has_head = piece + 1 == p_.schedule.pieces();
+    if (!fully_sharded()) return {whole};
+    // ZeRO-3 gathers and frees a block at a time: each block is a chunk, embedding and head are chunks of their own.
+    std::vector<Chunk> units;
+    bool const outer = e_.scope == Scope::model;
+    if (outer) units.push_back({.piece = piece, .first_layer = whole.first_layer, .layers = 0, .has_embedding = whole.has_embedding});
+    for (std::int64_t l = 0; l < whole.layers; ++l) units.push_back({.piece = piece, .first_layer = whole.first_layer + l, .layers = 1});
+    if (outer) units.push_back({.piece = piece, .first_layer = whole.first_layer + whole.layers, .layers = 0, .has_head = whole.has_head});
+    return units;
+  }
+
+  void make_chunks() {
+    auto const layers = split_layers(e_.model.layers, p_.schedule.pieces());
+    auto const stage = static_cast<std::int32_t>(p_.stage);
+    for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
+      auto const units = units_of({stage, c}, layers);
+      first_unit_.push_back(static_cast<std::int32_t>(p_.chunks.size()));
+      p_.chunks.insert(p_.chunks.end(), units.begin(), units.end());
+    }
+    first_unit_.push_back(static_cast<std::int32_t>(p_.chunks.size()));
+    add_borders();
+  }
+
+  /// Boundary tensors exist before the chunks that meet there: two chunks of one rank share them, so nothing is copied.
+  void add_borders() {
+    std::int64_t rows = p_.local_seq * p_.micro_batch;
+    if (is_shard(builder_->block_layout()[static_cast<std::size_t>(Axis::tp)], sequence_dim)) {
+      if (rows % e_.parallel.tp != 0) throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.parallel.tp));
+      rows /= e_.parallel.tp;
+    }
+    auto const border = [&](std::int32_t chunk, char const* what) {
+      TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation, p_.precision, rows, e_.model.hidden);
+      p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
+      p_.tensors[static_cast<std::size_t>(id)].chunk = -1;
+      return id;
+    };
+    auto const outside = [&](std::int32_t chunk, char const* what) { return buffer(fmt::format("chunk{}.{}", chunk, what), p_.precision, rows, e_.model.hidden, true); };
+    bool const blocks_only = e_.scope == Scope::layer;
+    auto const stage = static_cast<std::int32_t>(p_.stage);
+    for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
+      bool const first = !p_.schedule.previous({stage, c}), last = !p_.schedule.next({stage, c});
+      for (std::int32_t u = first_unit_[static_cast<std::size_t>(c)]; u < first_unit_[static_cast<std::size_t>(c) + 1]; ++u) {
+        Chunk& chunk = p_.chunks[static_cast<std::size_t>(u)];
+        bool const opens = first && u == first_unit_[static_cast<std::size_t>(c)], closes = last && u + 1 == first_unit_[static_cast<std::size_t>(c) + 1];
+        if (!opens) chunk.input = border(u, "input"), chunk.input_gradient = border(u, "input_gradient");
+        if (opens && blocks_only) chunk.input = outside(u, "input"), chunk.input_gradient = border(u, "input_gradient");
+        if (!closes) chunk.output = border(u, "output"), chunk.output_gradient = border(u, "output_gradient");
+        if (closes && blocks_only) chunk.output = border(u, "output"), chunk.output_gradient = outside(u, "output_gradient");
+      }
+    }
+    join_local_borders();
+  }
+
+  void join_local_borders() {
+    auto const stage = static_cast<std::int32_t>(p_.stage);
+    auto const join = [&](std::int32_t from, std::int32_t to) {
+      p_.chunks[static_cast<std::size_t>(to)].input = p_.chunks[static_cast<std::size_t>(from)].output;
+      p_.chunks[static_cast<std::size_t>(to)].input_gradient = p_.chunks[static_cast<std::size_t>(from)].output_gradient;
+    };
+    for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
+      auto const begin = first_unit_[static_cast<std::size_t>(c)], end = first_unit_[static_cast<std::size_t>(c) + 1];
+      for (std::int32_t u = begin + 1; u < end; ++u) join(u - 1, u);
+      auto const next = p_.schedule.next({stage, c});
+      if (next && next->stage == stage) join(end - 1, first_unit_[static_cast<std::size_t>(next->chunk)]);
+    }
+  }
+
+  void build_chunk_segments(std::int32_t index) {
+    builder_->begin_chunk(index);
+    auto const first_parameter = static_cast<std::int32_t>(p_.parameters.size());
+    build_chunk(*builder_, e_, p_, p_.chunks[static_cast<std::size_t>(index)]);
+    builder_->derive_backward();
+    auto forward = builder_->take_forward(), backward = builder_->take_backward();
+    if (e_.parallel.recompute != Recompute::none) add_recompute(p_, e_.parallel, p_.chunks[static_cast<std::size_t>(index)], forward, backward);
+    add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
+    p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
+    if (p_.schedule.splits_backward()) {
+      Segment input{ActionKind::backward_input, index, {}}, weight{ActionKind::backward_weight, index, {}};
+      for (Op const& op : backward) (op.part == BackwardPart::input ? input : weight).ops.push_back(op);
+      p_.segments.push_back(std::move(input));
+      p_.segments.push_back(std::move(weight));
+    }
+    p_.segments.push_back({ActionKind::backward, index, std::move(backward)});
+    if (fully_sharded()) add_shard_segments(p_, *builder_, index);
+  }
+
+  void add_optimizer() {
+    builder_->begin_chunk(-1);
+    p_.segments.push_back({ActionKind::optimizer, 0, optimizer_ops(p_, *builder_, group_ids_)});
+  }
+
+  /// Expands a pipeline action into those of the chunk's units, gathers and frees around them where weights are sharded.
+  void expand(Action const& action, std::vector<Action>& out) const {
+    auto const c = static_cast<std::size_t>(action.chunk);
+    std::int32_t const begin = first_unit_[c], end = first_unit_[c + 1];
+    auto const with = [&](ActionKind kind, std::int32_t unit) {
+      Action a = action;
+      a.kind = kind;
+      a.chunk = unit;
+      return a;
+    };
+    bool const forward = action.kind == ActionKind::forward;
+    if (!fully_sharded()) {
+      Action a = action;
+      a.chunk = action.kind == ActionKind::send ? (action.boundary == Boundary::activation ? end - 1 : begin) : begin;
+      if (action.kind == ActionKind::pair) a.pair_chunk = first_unit_[static_cast<std::size_t>(action.pair_chunk)];
+      out.push_back(a);
+      return;
+    }
+    std::int32_t const count = end - begin;
+    auto const unit = [&](std::int32_t i) { return forward ? begin + i : end - 1 - i; };
+    // The next unit is gathered while this one computes.
+    out.push_back(with(ActionKind::gather, unit(0)));
+    for (std::int32_t i = 0; i < count; ++i) {
+      if (i + 1 < count) out.push_back(with(ActionKind::gather, unit(i + 1)));
+      out.push_back(with(action.kind, unit(i)));
+      if (!forward) out.push_back(with(ActionKind::reduce, unit(i)));
+      out.push_back(with(ActionKind::free, unit(i)));
+    }
+  }
+
+  void make_actions() {
+    PipelineSchedule with_transfers = p_.schedule;
+    add_transfers(with_transfers);
+    for (Action const& action : with_transfers.order[static_cast<std::size_t>(p_.stage)]) expand(action, p_.actions);
+    p_.actions.push_back({.kind = ActionKind::optimizer});
+  }
+
+  Experiment const& e_;
+  DeviceMesh mesh_;
+  StepProgram p_;
+  Strategy strategy_;
+  std::map<std::string, std::int32_t> group_ids_;
+  std::optional<GraphBuilder> builder_;
+  std::vector<std::int32_t> first_unit_;  ///< [pipeline chunk] first of its units in p_.chunks
+};
+
+}  // namespace
+
+StepProgram lower(Experiment const& experiment, std::int64_t rank) { return Lowering(experiment, rank).lower(); }
+
+}  // namespace shardbench

@@ -1,0 +1,22 @@
+#pragma once
+#include <vector>
+
+#include "harness/config/experiment.hpp"
+#include "harness/program/step_program.hpp"
+
+namespace shardbench {
+
+/// What `rank` does in one step of a resolved experiment. Pure; equal inputs give equal programs.
+/// Throws IllegalConfig for cuts and architectures that have no lowering, in one line.
+StepProgram lower(Experiment const& experiment, std::int64_t rank);
+
+/// The same experiment without any cut: one rank, the same global batch and the same microbatch of samples.
+Experiment unsharded(Experiment const& experiment);
+
+/// One rank for each pipeline stage (tensor, context and data coordinates 0): the ranks of a stage do the same work.
+std::vector<std::int64_t> representative_ranks(Experiment const& experiment);
+
+/// The communication groups of `rank`, in the order every rank of the job agrees on.
+std::vector<Group> communication_groups(Experiment const& experiment, std::int64_t rank);
+
+}  // namespace shardbench

@@ -1,0 +1,201 @@
+#include "harness/program/memory_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "harness/program/lifetimes.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+constexpr std::int64_t alignment = 256;
+std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// Gives instances to overlapping intervals: the lowest number that is free at the interval's start.
+std::int32_t colour(std::vector<RunInterval> const& intervals, std::vector<std::int32_t>& instance_of) {
+  std::vector<std::size_t> order(intervals.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return intervals[a].first < intervals[b].first; });
+  std::set<std::int32_t> free;
+  std::multimap<std::int64_t, std::int32_t> busy;  // last run -> instance
+  std::int32_t count = 0;
+  for (std::size_t const i : order) {
+    if (intervals[i].first < 0) continue;
+    while (!busy.empty() && busy.begin()->first < intervals[i].first) {
+      free.insert(busy.begin()->second);
+      busy.erase(busy.begin());
+    }
+    if (free.empty()) free.insert(count++);
+    instance_of[i] = *free.begin();
+    free.erase(free.begin());
+    busy.emplace(intervals[i].last, instance_of[i]);
+  }
+  return std::max(count, 1);
+}
+
+class Planner {
+ public:
+  Planner(StepProgram const& program, Replay const& replay) : p_(program), life_(program, replay), replay_(replay) {
+    plan_.places.resize(p_.tensors.size());
+  }
+
+  MemoryPlan plan() {
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id) plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
+    place_persistent();
+    place_slots();
+    for (Segment const* segment : life_.used_segments()) place_temporaries(*segment);
+    plan_.arena_bytes += temporary_bytes_;
+    number_instances();
+    walk();
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_root(std::size_t id) const { return p_.storage_of(static_cast<TensorId>(id)) == static_cast<TensorId>(id); }
+
+  void place_persistent() {
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
+      Tensor const& t = p_.tensors[id];
+      auto& place = plan_.places[id];
+      if (place.residence != Residence::persistent || !is_root(id)) continue;
+      if (t.per_microbatch) {
+        place.instances = static_cast<std::int32_t>(p_.microbatches);
+        for (std::int32_t m = 0; m < place.instances; ++m) place.instance_of.push_back(m);
+      }
+      std::int64_t const bytes = reserve(place, t.bytes());
+      switch (t.role) {
+        case TensorRole::parameter: plan_.parameter_bytes += bytes; break;
+        case TensorRole::gradient: plan_.gradient_bytes += bytes; break;
+        case TensorRole::optimizer: plan_.optimizer_bytes += bytes; break;
+        default: plan_.buffer_bytes += bytes;
+      }
+    }
+  }
+
+  /// Reserves arena space for all instances; returns the bytes that are really used.
+  std::int64_t reserve(MemoryPlan::Place& place, std::int64_t bytes) {
+    place.offset = plan_.arena_bytes;
+    place.stride = aligned(bytes);
+    plan_.arena_bytes += place.stride * place.instances;
+    return bytes * place.instances;
+  }
+
+  void place_slots() {
+    std::map<std::vector<std::int64_t>, std::pair<std::int32_t, std::vector<std::int32_t>>> colourings;  // same lifetimes, same answer
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
+      auto& place = plan_.places[id];
+      if (place.residence != Residence::slot || !is_root(id)) continue;
+      auto const& intervals = life_.intervals(static_cast<TensorId>(id));
+      std::vector<std::int64_t> key;
+      for (auto const& i : intervals) key.push_back(i.first), key.push_back(i.last);
+      auto [it, fresh] = colourings.try_emplace(std::move(key));
+      if (fresh) {
+        it->second.second.assign(intervals.size(), 0);
+        it->second.first = colour(intervals, it->second.second);
+      }
+      place.instances = it->second.first;
+      place.instance_of = it->second.second;
+      reserve(place, p_.tensors[id].bytes());
+    }
+  }
+
+  struct Block {
+    std::int64_t first_op, last_op, bytes, offset;
+    TensorId id;
+  };
+
+  void place_temporaries(Segment const& segment) {
+    std::vector<Block> todo, placed;
+    for (TensorId const id : life_.touched(segment)) {
+      if (plan_.places[static_cast<std::size_t>(id)].residence != Residence::temporary) continue;
+      auto const [first, last] = life_.op_range(segment, id);
+      Block block{first, life_.release(segment, id, last), aligned(p_.tensors[static_cast<std::size_t>(id)].bytes()), 0, id};
+      auto& place = plan_.places[static_cast<std::size_t>(id)];
+      if (place.stride > 0) block.offset = place.offset - temporary_base(), placed.push_back(block);
+      else todo.push_back(block);
+    }
+    std::ranges::stable_sort(todo, [](Block const& a, Block const& b) { return a.bytes > b.bytes; });
+    for (Block& block : todo) {
+      block.offset = lowest_gap(placed, block);
+      placed.push_back(block);
+      auto& place = plan_.places[static_cast<std::size_t>(block.id)];
+      place.offset = temporary_base() + block.offset;
+      place.stride = block.bytes;
+      temporary_bytes_ = std::max(temporary_bytes_, block.offset + block.bytes);
+    }
+  }
+
+  /// Temporaries of all segments share the space behind everything that stays.
+  std::int64_t temporary_base() const { return plan_.arena_bytes; }
+
+  static std::int64_t lowest_gap(std::vector<Block> const& placed, Block const& block) {
+    std::vector<std::pair<std::int64_t, std::int64_t>> busy;
+    for (Block const& other : placed)
+      if (other.first_op <= block.last_op && block.first_op <= other.last_op) busy.emplace_back(other.offset, other.offset + other.bytes);
+    std::ranges::sort(busy);
+    std::int64_t offset = 0;
+    for (auto const& [begin, end] : busy) {
+      if (begin >= offset + block.bytes) break;
+      offset = std::max(offset, end);
+    }
+    return offset;
+  }
+
+  void number_instances() {
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
+      if (!is_root(id)) continue;
+      plan_.places[id].first_instance = plan_.instance_count;
+      plan_.instance_count += plan_.places[id].instances;
+    }
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id)
+      if (!is_root(id)) plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];
+  }
+
+  void walk() {
+    LivenessWalk const walk = walk_liveness(p_, replay_, life_);
+    plan_.activation_peak_bytes = walk.peak_bytes;
+    plan_.peak_run = walk.peak_run;
+    plan_.microbatches_in_flight = walk.microbatches_in_flight;
+  }
+
+  StepProgram const& p_;
+  Lifetimes life_;
+  Replay const& replay_;
+  MemoryPlan plan_;
+  std::int64_t temporary_bytes_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) { return Planner(program, replay).plan(); }
+
+std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
+  Place const& place = places[static_cast<std::size_t>(id)];
+  std::int64_t const instance = place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)];
+  Tensor const& t = program.tensors[static_cast<std::size_t>(id)];
+  return place.offset + instance * place.stride + t.storage_offset * static_cast<std::int64_t>(bytes_of(t.dtype));
+}
+
+std::int32_t MemoryPlan::instance_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
+  Place const& place = places[static_cast<std::size_t>(program.storage_of(id))];
+  return place.first_instance + (place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)]);
+}
+
+std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan, std::size_t count) {
+  std::vector<std::pair<std::string, std::int64_t>> all;
+  for (std::size_t id = 0; id < program.tensors.size(); ++id) {
+    auto const& place = plan.places[id];
+    if (place.residence == Residence::unused || program.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id)) continue;
+    all.emplace_back(program.tensors[id].name, program.tensors[id].bytes() * place.instances);
+  }
+  std::ranges::stable_sort(all, [](auto const& a, auto const& b) { return a.second > b.second; });
+  if (all.size() > count) all.resize(count);
+  return all;
+}
+
+}  // namespace shardbench

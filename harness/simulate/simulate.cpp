@@ -1,0 +1,301 @@
+#include "harness/simulate/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "harness/program/hazards.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+Lane lane_of(StepProgram const& p, Op const& op) {
+  if (op.group < 0 || op.stream == StreamId::compute) return Lane::compute;
+  switch (p.groups[static_cast<std::size_t>(op.group)].axis) {
+    case Axis::tp: return Lane::tp;
+    case Axis::cp: return Lane::cp;
+    case Axis::dp: return Lane::dp;
+    case Axis::ep: return Lane::ep;
+    default: return Lane::pp;
+  }
+}
+
+/// Messages of one kind between two stages, matched in order.
+struct Channel {
+  struct Side {
+    int stage = -1;
+    std::vector<double> ready;  ///< when the k-th message could start on this side
+  };
+  Side sender, receiver;
+  std::vector<double> done;     ///< when it had arrived
+  std::vector<double> start;
+};
+
+/// An op prepared for replay: its durations and the tensor instances it touches.
+struct PlayOp {
+  struct Touch {
+    std::int32_t first_instance;
+    std::vector<std::int32_t> const* instance_of;
+  };
+  std::vector<Touch> reads, writes;
+  double duration[2] = {0, 0};  ///< overwriting, adding
+  Op const* op = nullptr;
+  StreamId stream = StreamId::compute;
+  Lane lane = Lane::compute;
+  bool takes_memory = false;    ///< communication into a temporary: waits for all compute issued
+};
+
+class StagePlayer {
+ public:
+  StagePlayer(StepProgram const& program, DurationModel const& durations, SimulationOptions options)
+      : p_(program), replay_(program), plan_(plan_memory(program, replay_)), tracker_(static_cast<std::size_t>(plan_.instance_count)), options_(options) {
+    for (Segment const& s : program.segments)
+      for (Op const& op : s.ops) prepare(s, op, durations);
+    for (Run const& run : replay_.runs())
+      if (run.transfer && !transfers_.contains(run.transfer)) transfers_[run.transfer] = prepared(*run.transfer, durations.transfer_ms(program, *run.transfer));
+  }
+
+  StepProgram const& program() const { return p_; }
+  bool finished() const { return run_ == replay_.runs().size(); }
+  std::array<Channel*, stream_count>& channels() { return channels_; }
+
+  /// Plays until the end or until compute needs a message that has no partner yet.
+  void play() {
+    while (!finished()) {
+      Run const& run = replay_.runs()[run_];
+      if (run.transfer) {
+        post(run);
+        ++run_;
+        continue;
+      }
+      if (run.segment && !play_segment(run)) return;
+      op_ = 0;
+      ++run_;
+    }
+  }
+
+  std::string next_action() const {
+    if (finished()) return "finished";
+    Run const& run = replay_.runs()[run_];
+    return fmt::format("{} of chunk {} microbatch {}", to_string(run.kind), run.chunk, run.microbatch);
+  }
+
+  StageTimeline result() {
+    for (double const t : free_) line_.end_ms = std::max(line_.end_ms, t);
+    for (std::size_t s = static_cast<std::size_t>(StreamId::pipeline); s < stream_count; ++s)
+      if (channels_[s] && !channels_[s]->done.empty()) line_.end_ms = std::max(line_.end_ms, channels_[s]->done.back());
+    return std::move(line_);
+  }
+  std::int64_t events() const { return events_; }
+
+  void record_messages() {
+    if (!options_.record_spans) return;
+    for (auto const& [index, stream, label, microbatch, posted] : messages_) {
+      Channel const& c = *channels_[static_cast<std::size_t>(stream)];
+      auto const k = static_cast<std::size_t>(index);
+      bool const receives = static_cast<int>(stream) - static_cast<int>(StreamId::pipeline) >= 4;
+      if (receives && c.start[k] > posted) line_.waits.push_back({Lane::pp, label, microbatch, posted, c.start[k]});
+      line_.spans.push_back({Lane::pp, label, microbatch, c.start[k], c.done[k]});
+    }
+  }
+
+ private:
+  static constexpr std::size_t history = 1024;
+
+  PlayOp prepared(Op const& op, double duration) {
+    PlayOp play;
+    auto const touch = [&](TensorRef const& ref) {
+      auto const& place = plan_.places[static_cast<std::size_t>(p_.storage_of(ref.id))];
+      return PlayOp::Touch{place.first_instance, place.instance_of.empty() ? nullptr : &place.instance_of};
+    };
+    for (TensorRef const& ref : op.inputs)
+      if (ref.valid()) play.reads.push_back(touch(ref));
+    for (TensorRef const& ref : op.outputs) {
+      if (!ref.valid()) continue;
+      play.writes.push_back(touch(ref));
+      play.takes_memory = play.takes_memory || (op.stream != StreamId::compute && plan_.places[static_cast<std::size_t>(ref.id)].residence == Residence::temporary);
+    }
+    play.duration[0] = play.duration[1] = duration;
+    play.op = &op;
+    play.stream = op.stream;
+    play.lane = lane_of(p_, op);
+    return play;
+  }
+
+  void prepare(Segment const& segment, Op const& op, DurationModel const& durations) {
+    bool const comm = op.stream != StreamId::compute;
+    PlayOp play = prepared(op, comm ? durations.collective_ms(p_, op) : durations.compute_ms(p_, op, false));
+    if (!comm && (op.accumulate || op.always_accumulate)) play.duration[1] = durations.compute_ms(p_, op, true);
+    ops_[&segment].push_back(std::move(play));
+  }
+
+  std::int32_t instance(PlayOp::Touch const& t, std::int32_t microbatch) const {
+    return t.first_instance + (t.instance_of ? (*t.instance_of)[static_cast<std::size_t>(microbatch)] : 0);
+  }
+
+  /// Registers the op's reads and writes; returns when it may start, or -1 while a message it needs is unmatched.
+  double ready_time(PlayOp const& play, std::int32_t microbatch) {
+    if (!issued_) {
+      tracker_.begin(play.stream);
+      for (auto const& t : play.reads) tracker_.read(instance(t, microbatch));
+      for (auto const& t : play.writes) tracker_.write(instance(t, microbatch));
+      if (play.takes_memory) tracker_.after_all(StreamId::compute);
+      waits_.clear();
+      tracker_.finish([&](StreamId s, std::int64_t n) { waits_.push_back({s, n}); });
+      issued_ = true;
+    }
+    double ready = 0;
+    for (auto const& [stream, sequence] : waits_) {
+      double const t = completion(stream, sequence);
+      if (t < 0) return -1;
+      ready = std::max(ready, t);
+    }
+    return ready;
+  }
+
+  double completion(StreamId stream, std::int64_t sequence) const {
+    auto const s = static_cast<std::size_t>(stream);
+    if (stream >= StreamId::pipeline) {
+      Channel const& c = *channels_[s];
+      return static_cast<std::size_t>(sequence) <= c.done.size() ? c.done[static_cast<std::size_t>(sequence) - 1] : -1;
+    }
+    // Streams run in order: an op too old to remember ended before the oldest one remembered.
+    std::int64_t const newest = tracker_.issued(stream);
+    return past_[s][static_cast<std::size_t>(std::max(sequence, newest - static_cast<std::int64_t>(history) + 1)) % history];
+  }
+
+  bool play_segment(Run const& run) {
+    auto const& ops = ops_.at(run.segment);
+    for (; op_ < ops.size(); ++op_) {
+      PlayOp const& play = ops[op_];
+      if (!run.runs(*play.op)) continue;
+      double const ready = ready_time(play, run.microbatch);
+      if (ready < 0) return false;
+      auto const s = static_cast<std::size_t>(play.stream);
+      double const start = std::max(free_[s], ready);
+      double const end = start + play.duration[run.adds(*play.op) ? 1 : 0];
+      if (s == 0) {
+        line_.compute_ms += end - start;
+        line_.awaited_ms += awaited(start);
+      }
+      free_[s] = end;
+      past_[s][static_cast<std::size_t>(tracker_.issued(play.stream)) % history] = end;
+      if (options_.record_spans) line_.spans.push_back({play.lane, static_cast<std::uint32_t>(play.op->label), run.microbatch, start, end});
+      issued_ = false;
+      ++events_;
+    }
+    return true;
+  }
+
+  /// The part of compute's pause before `start` that a pipeline receive caused.
+  double awaited(double start) const {
+    double message = 0;
+    for (auto const& [stream, sequence] : waits_)
+      if (static_cast<int>(stream) >= static_cast<int>(StreamId::pipeline) + 4) message = std::max(message, completion(stream, sequence));
+    return message == start && start > free_[0] ? start - free_[0] : 0;
+  }
+
+  void post(Run const& run) {
+    PlayOp const& play = transfers_.at(run.transfer);
+    double const ready = std::max(ready_time(play, run.microbatch), 0.0);
+    issued_ = false;
+    ++events_;
+    auto const s = static_cast<std::size_t>(play.stream);
+    bool const receives = run.transfer->kind == OpKind::receive;
+    Channel& channel = *channels_[s];
+    // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
+    double const now = std::max(ready, receives ? free_[0] : 0.0);
+    (receives ? channel.receiver : channel.sender).ready.push_back(now);
+    messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1, play.stream, static_cast<std::uint32_t>(p_.labels.size()), run.microbatch, now});
+    while (channel.done.size() < std::min(channel.sender.ready.size(), channel.receiver.ready.size())) {
+      std::size_t const k = channel.done.size();
+      double const start = std::max({channel.sender.ready[k], channel.receiver.ready[k], k ? channel.done[k - 1] : 0.0});
+      channel.start.push_back(start);
+      channel.done.push_back(start + play.duration[0]);
+    }
+  }
+
+  struct Message {
+    std::int64_t index;
+    StreamId stream;
+    std::uint32_t label;
+    std::int32_t microbatch;
+    double posted;
+  };
+
+  StepProgram const& p_;
+  Replay replay_;
+  MemoryPlan plan_;
+  HazardTracker tracker_;
+  SimulationOptions options_;
+  std::map<Segment const*, std::vector<PlayOp>> ops_;
+  std::map<Op const*, PlayOp> transfers_;
+  std::array<Channel*, stream_count> channels_{};
+  std::array<double, stream_count> free_{};
+  std::array<std::array<double, history>, static_cast<std::size_t>(StreamId::pipeline)> past_{};
+  std::vector<HazardTracker::Wait> waits_;
+  std::vector<Message> messages_;
+  StageTimeline line_;
+  std::size_t run_ = 0, op_ = 0;
+  std::int64_t events_ = 0;
+  bool issued_ = false;
+};
+
+/// Ties each stage's queues to the channel that its peer uses for the same kind of message.
+void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int>, Channel>& channels) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    StepProgram const& p = stages[i].program();
+    for (Action const& a : p.actions) {
+      if (a.kind != ActionKind::send && a.kind != ActionKind::receive) continue;
+      StreamId const stream = pipeline_stream(a.kind, a.boundary, p.direction_of(a.chunk));
+      int const lane = static_cast<int>(pipeline_stream(ActionKind::send, a.boundary, p.direction_of(a.chunk)));
+      int const from = a.kind == ActionKind::send ? static_cast<int>(i) : a.peer, to = a.kind == ActionKind::send ? a.peer : static_cast<int>(i);
+      stages[i].channels()[static_cast<std::size_t>(stream)] = &channels[{from, to, lane}];
+    }
+  }
+}
+
+}  // namespace
+
+SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations, SimulationOptions options) {
+  std::vector<StagePlayer> stages;
+  stages.reserve(programs.size());
+  for (StepProgram const& p : programs) stages.emplace_back(p, durations, options);
+  std::map<std::tuple<int, int, int>, Channel> channels;
+  connect(stages, channels);
+  for (;;) {
+    bool moved = false, all = true;
+    for (StagePlayer& stage : stages) {
+      if (stage.finished()) continue;
+      std::int64_t const before = stage.events();
+      stage.play();
+      moved = moved || stage.events() != before || stage.finished();
+      all = all && stage.finished();
+    }
+    if (all) break;
+    if (moved) continue;
+    std::string where;
+    for (std::size_t i = 0; i < stages.size(); ++i) where += fmt::format("{}stage {}: {}", i ? "; " : "", i, stages[i].next_action());
+    throw Error(fmt::format("the schedule deadlocks ({})", where));
+  }
+  for (auto const& [key, c] : channels) {
+    if (c.sender.ready.size() == c.receiver.ready.size()) continue;
+    throw Error(fmt::format("the schedule leaves messages unmatched: stage {} sends {}, stage {} receives {}", std::get<0>(key), c.sender.ready.size(), std::get<1>(key), c.receiver.ready.size()));
+  }
+  SimulationResult result;
+  for (StagePlayer& stage : stages) {
+    stage.record_messages();
+    result.op_events += stage.events();
+    result.stages.push_back(stage.result());
+    result.step_ms = std::max(result.step_ms, result.stages.back().end_ms);
+  }
+  if (options.record_spans)
+    for (StageTimeline& line : result.stages) line.breakdown = break_down(line.spans, line.waits, 0, result.step_ms);
+  return result;
+}
+
+}  // namespace shardbench
