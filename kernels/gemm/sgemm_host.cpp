@@ -64,7 +64,7 @@ bool uses_avx2(std::string const& core) {
   return std::any_of(std::begin(names), std::end(names), [&](char const* name) { return core == name; });
 }
 
-/// OpenBLAS takes a CPU newer than itself for one of 2004 and is then ten times slower: open it again with the
+/// OpenBLAS takes a CPU newer than itself for one of 2004 and is then four to six times slower: open it again with the
 /// kernels that the CPU's instructions allow, unless the user chose some.
 void* reopen_if_misled(void* library, std::string const& path) {
   std::string const core = openblas_core(library), best = best_openblas_core();
