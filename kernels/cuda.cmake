@@ -1,11 +1,11 @@
 # The CUDA back end, as a plugin that is opened on demand: cuBLAS alone costs every process that links it 140 ms.
-# Sets SHARDBENCH_HAVE_CUDA. SHARDBENCH_CUDA=AUTO builds it where nvcc, cuBLASLt and NCCL are found.
-set(SHARDBENCH_HAVE_CUDA OFF)
+# SHARDBENCH_CUDA=AUTO builds it where nvcc and NCCL are found; whether it is there is asked with TARGET shardbench_cuda.
 
 # Sources of the back end; the emulated GPU of the tests compiles the same list (see tests/cuda_emulation).
 file(GLOB SHARDBENCH_CUDA_SOURCES CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/kernels/*_cuda.cpp ${CMAKE_SOURCE_DIR}/kernels/*/*_cuda.cpp ${CMAKE_SOURCE_DIR}/kernels/*/*_cuda.cu
   ${CMAKE_SOURCE_DIR}/harness/comm/*_nccl.cpp)
+set_property(GLOBAL PROPERTY SHARDBENCH_CUDA_SOURCES ${SHARDBENCH_CUDA_SOURCES})
 
 if(SHARDBENCH_CUDA STREQUAL "OFF")
   return()
@@ -27,19 +27,22 @@ if(NOT DEFINED CMAKE_CUDA_COMPILER)
   set(CMAKE_CUDA_COMPILER ${SHARDBENCH_NVCC})
 endif()
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80 90 100)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)  # newer ones start from the PTX of the last
 endif()
 enable_language(CUDA)
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc takes C++20
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 find_package(CUDAToolkit REQUIRED)
 
 add_library(shardbench_cuda MODULE ${SHARDBENCH_CUDA_SOURCES})
 target_link_libraries(shardbench_cuda PRIVATE sb_flags Threads::Threads CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY})
 target_include_directories(shardbench_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
-# -std by hand: CMake 3.25 does not know that nvcc takes C++20, and takes a CXX_STANDARD to hold for CUDA too.
-set_property(TARGET shardbench_cuda PROPERTY CXX_STANDARD)
-target_compile_options(shardbench_cuda PRIVATE -std=c++20
+target_compile_options(shardbench_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>)
 target_link_options(shardbench_cuda PRIVATE -Wl,--no-undefined)
 set_target_properties(shardbench_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
-set(SHARDBENCH_HAVE_CUDA ON)
