@@ -184,9 +184,8 @@ Field const& find_field(std::string_view flag) {
     names.push_back(field.flag);
   }
   std::string const near = nearest_name(flag, names);
-  throw InputError(near.empty()
-                       ? fmt::format("--{}: unknown flag", in_quotes(flag).substr(1, in_quotes(flag).size() - 2))
-                       : fmt::format("--{}: unknown flag, did you mean --{}?", flag, near));
+  std::string const suggestion = near.empty() ? "" : fmt::format(", did you mean --{}?", near);
+  throw InputError(fmt::format("--{}: unknown flag{}", printable(flag), suggestion));
 }
 
 bool is_plain(std::string_view text) {

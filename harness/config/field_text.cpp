@@ -21,8 +21,8 @@ std::string with_article(std::string const& words) { return (words.front() == 'i
 
 }  // namespace
 
-std::string in_quotes(std::string_view text) {
-  std::string result = "'";
+std::string printable(std::string_view text) {
+  std::string result;
   for (char const c : text.substr(0, 60)) {
     auto const byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f)
@@ -30,8 +30,11 @@ std::string in_quotes(std::string_view text) {
     else
       result += c;
   }
-  return result + (text.size() > 60 ? "...'" : "'");
+  if (text.size() > 60) result += "...";
+  return result;
 }
+
+std::string in_quotes(std::string_view text) { return fmt::format("'{}'", printable(text)); }
 
 std::string integer_range_text(std::int64_t min, std::int64_t max) {
   return max >= integer_limit ? fmt::format("integer >= {}", min) : fmt::format("integer from {} to {}", min, max);

@@ -6,7 +6,10 @@
 
 namespace shardbench {
 
-/// The text in quotes, cut at 60 bytes, with control characters as \xNN: safe to put into a one-line message.
+/// The text cut at 60 bytes, with control characters as \xNN: safe to put into a one-line message.
+std::string printable(std::string_view text);
+
+/// printable() in quotes.
 std::string in_quotes(std::string_view text);
 
 /// Decimal digits only, min to max. Throws InputError "--flag: 'text' is not an integer ...".

@@ -79,8 +79,8 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     }
     JsonValue& parent = *open_.back();
     if (parent.kind == JsonValue::Kind::object) {
-      parent.members.emplace_back(std::move(key_), std::move(node));
-      return &parent.members.back().second;
+      parent.members.push_back(JsonMember{std::move(key_), std::move(node)});
+      return &parent.members.back().value;
     }
     parent.items.push_back(std::move(node));
     return &parent.items.back();

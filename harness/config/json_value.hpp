@@ -2,10 +2,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace shardbench {
+
+struct JsonMember;
 
 /// A parsed JSON value. Integers keep all their digits; an integer beyond int64 becomes a real.
 struct JsonValue {
@@ -15,11 +16,16 @@ struct JsonValue {
   std::int64_t integer = 0;
   double real = 0;
   std::string text;
-  std::vector<JsonValue> items;                            ///< of a list
-  std::vector<std::pair<std::string, JsonValue>> members;  ///< of an object, in file order
+  std::vector<JsonValue> items;     ///< of a list
+  std::vector<JsonMember> members;  ///< of an object, in file order
 
   /// The member of that name, nullptr when absent or when this is no object.
   JsonValue const* find(std::string_view key) const;
+};
+
+struct JsonMember {
+  std::string name;
+  JsonValue value;
 };
 
 inline constexpr std::size_t max_json_bytes = std::size_t{16} << 20;

@@ -36,9 +36,11 @@ bool is_size_table(JsonFields const& fields) {
 }
 
 ModelConfig read_size_table(JsonFields const& fields, std::string_view size) {
-  std::string sizes;
+  std::vector<std::string> names;
   for (auto const& [key, value] : fields.value().members)
-    if (value.kind == JsonValue::Kind::object) sizes += (sizes.empty() ? "" : ", ") + key.substr(0, 40);
+    if (value.kind == JsonValue::Kind::object) names.push_back(printable(key));
+  if (names.size() > 20) names.resize(20);
+  std::string const sizes = fmt::format("{}", fmt::join(names, ", "));
   if (size.empty())
     throw InputError(fmt::format("{}: a table of sizes; name one as FILE:SIZE ({})", fields.file(), sizes));
   std::optional<JsonFields> const entry = fields.object(size);
