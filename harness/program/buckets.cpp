@@ -187,10 +187,16 @@ void reduce_copies(StepProgram const& p, GraphBuilder& b, GroupIds const& groups
 
 }  // namespace
 
-std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b, GroupIds const& groups) {
-  b.set_phase("optimizer");
+void add_copy_reductions(StepProgram& p, GraphBuilder& b, GroupIds const& groups) {
+  b.set_phase("reduce");
   std::vector<Op> ops;
   reduce_copies(p, b, groups, ops);
+  if (!ops.empty()) p.segments.push_back({ActionKind::reduce, all_chunks, std::move(ops)});
+}
+
+std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
+  b.set_phase("optimizer");
+  std::vector<Op> ops;
   for (Bucket const& bucket : p.buckets) {
     bool const own_shard = bucket.weight_shard != no_tensor;
     TensorRef const gradient = own_shard ? TensorRef{bucket.gradient_shard, 0, 0} : TensorRef{bucket.gradients, bucket.shard_begin, 0};

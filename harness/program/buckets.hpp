@@ -17,7 +17,11 @@ void add_buckets(StepProgram& program, GraphBuilder& builder, Experiment const& 
 /// Segments that gather, reduce and free a chunk's parameters when they are sharded over dp (ZeRO-3).
 void add_shard_segments(StepProgram& program, GraphBuilder& builder, std::int32_t chunk);
 
-/// The optimizer: copies of a weight agree on their gradient, every bucket is updated, sharded ones are gathered again.
-std::vector<Op> optimizer_ops(StepProgram& program, GraphBuilder& builder, GroupIds const& groups);
+/// A segment in which the copies of a weight on different stages agree on their gradient (tied embeddings, DualPipe's
+/// second copies); none is added when there are no copies.
+void add_copy_reductions(StepProgram& program, GraphBuilder& builder, GroupIds const& groups);
+
+/// The optimizer: every bucket is updated, those that are sharded are gathered again.
+std::vector<Op> optimizer_ops(StepProgram& program, GraphBuilder& builder);
 
 }  // namespace shardbench

@@ -205,8 +205,9 @@ class Lowering {
   }
 
   void add_optimizer() {
-    builder_->begin_chunk(-1);
-    p_.segments.push_back({ActionKind::optimizer, 0, optimizer_ops(p_, *builder_, group_ids_)});
+    builder_->begin_chunk(all_chunks);
+    add_copy_reductions(p_, *builder_, group_ids_);
+    p_.segments.push_back({ActionKind::optimizer, 0, optimizer_ops(p_, *builder_)});
   }
 
   /// Expands a pipeline action into those of the chunk's units, gathers and frees around them where weights are sharded.
@@ -243,6 +244,7 @@ class Lowering {
     PipelineSchedule with_transfers = p_.schedule;
     add_transfers(with_transfers);
     for (Action const& action : with_transfers.order[static_cast<std::size_t>(p_.stage)]) expand(action, p_.actions);
+    if (p_.segment_of(ActionKind::reduce, all_chunks)) p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
     p_.actions.push_back({.kind = ActionKind::optimizer});
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "harness/program/lifetimes.hpp"
 #include "kernels/core/error.hpp"
@@ -48,8 +49,7 @@ class Planner {
     for (std::size_t id = 0; id < p_.tensors.size(); ++id) plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
     place_persistent();
     place_slots();
-    for (Segment const* segment : life_.used_segments()) place_temporaries(*segment);
-    plan_.arena_bytes += temporary_bytes_;
+    place_temporaries();
     number_instances();
     walk();
     return std::move(plan_);
@@ -104,39 +104,50 @@ class Planner {
     }
   }
 
+  /// A temporary and, for each segment that touches it, the ops during which it is taken.
   struct Block {
-    std::int64_t first_op, last_op, bytes, offset;
-    TensorId id;
+    TensorId id = no_tensor;
+    std::int64_t bytes = 0, offset = 0;
+    std::map<Segment const*, std::pair<std::int64_t, std::int64_t>> taken;
+    bool meets(Block const& other) const {
+      for (auto const& [segment, mine] : taken) {
+        auto const it = other.taken.find(segment);
+        if (it != other.taken.end() && it->second.first <= mine.second && mine.first <= it->second.second) return true;
+      }
+      return false;
+    }
   };
 
-  void place_temporaries(Segment const& segment) {
-    std::vector<Block> todo, placed;
-    for (TensorId const id : life_.touched(segment)) {
-      if (plan_.places[static_cast<std::size_t>(id)].residence != Residence::temporary) continue;
-      auto const [first, last] = life_.op_range(segment, id);
-      Block block{first, life_.release(segment, id, last), aligned(p_.tensors[static_cast<std::size_t>(id)].bytes()), 0, id};
-      auto& place = plan_.places[static_cast<std::size_t>(id)];
-      if (place.stride > 0) block.offset = place.offset - temporary_base(), placed.push_back(block);
-      else todo.push_back(block);
-    }
-    std::ranges::stable_sort(todo, [](Block const& a, Block const& b) { return a.bytes > b.bytes; });
-    for (Block& block : todo) {
-      block.offset = lowest_gap(placed, block);
-      placed.push_back(block);
-      auto& place = plan_.places[static_cast<std::size_t>(block.id)];
-      place.offset = temporary_base() + block.offset;
-      place.stride = block.bytes;
-      temporary_bytes_ = std::max(temporary_bytes_, block.offset + block.bytes);
+  /// Temporaries of all segments share the space behind everything that stays: the largest first, each in the lowest
+  /// gap that is free whenever it is needed.
+  void place_temporaries() {
+    std::map<TensorId, Block> blocks;
+    for (Segment const* segment : life_.used_segments())
+      for (TensorId const id : life_.touched(*segment)) {
+        if (plan_.places[static_cast<std::size_t>(id)].residence != Residence::temporary) continue;
+        auto const [first, last] = life_.op_range(*segment, id);
+        Block& block = blocks[id];
+        block.id = id;
+        block.bytes = aligned(p_.tensors[static_cast<std::size_t>(id)].bytes());
+        block.taken[segment] = {first, life_.release(*segment, id, last)};
+      }
+    std::vector<Block> order;
+    for (auto& [id, block] : blocks) order.push_back(std::move(block));
+    std::ranges::stable_sort(order, [](Block const& a, Block const& b) { return a.bytes > b.bytes; });
+    std::int64_t const base = plan_.arena_bytes;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      order[i].offset = lowest_gap(std::span(order).first(i), order[i]);
+      auto& place = plan_.places[static_cast<std::size_t>(order[i].id)];
+      place.offset = base + order[i].offset;
+      place.stride = order[i].bytes;
+      plan_.arena_bytes = std::max(plan_.arena_bytes, place.offset + place.stride);
     }
   }
 
-  /// Temporaries of all segments share the space behind everything that stays.
-  std::int64_t temporary_base() const { return plan_.arena_bytes; }
-
-  static std::int64_t lowest_gap(std::vector<Block> const& placed, Block const& block) {
+  static std::int64_t lowest_gap(std::span<Block const> placed, Block const& block) {
     std::vector<std::pair<std::int64_t, std::int64_t>> busy;
     for (Block const& other : placed)
-      if (other.first_op <= block.last_op && block.first_op <= other.last_op) busy.emplace_back(other.offset, other.offset + other.bytes);
+      if (other.meets(block)) busy.emplace_back(other.offset, other.offset + other.bytes);
     std::ranges::sort(busy);
     std::int64_t offset = 0;
     for (auto const& [begin, end] : busy) {
@@ -167,7 +178,6 @@ class Planner {
   Lifetimes life_;
   Replay const& replay_;
   MemoryPlan plan_;
-  std::int64_t temporary_bytes_ = 0;
 };
 
 }  // namespace

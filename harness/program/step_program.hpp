@@ -163,6 +163,9 @@ struct Bucket {
   std::int32_t chunk = 0;
 };
 
+/// Chunk of a segment that belongs to none.
+inline constexpr std::int32_t all_chunks = -1;
+
 /// Ops in issue order, replayed for each microbatch.
 struct Segment {
   ActionKind kind = ActionKind::forward;

@@ -1,0 +1,165 @@
+#include "harness/exec/measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "harness/program/lower.hpp"
+
+namespace shardbench {
+
+namespace {
+
+constexpr int instrumented_iterations = 3;
+
+/// Small sums and maxima over the ranks of the job.
+class Agreement {
+ public:
+  explicit Agreement(Communicator& world) : world_(world), device_(make_host_device()), stream_(device_->make_stream(StreamKind::compute)) {}
+  double maximum(double value) { return reduce(value, ReduceOp::max); }
+  double mean(double value) { return reduce(value, ReduceOp::sum) / world_.size(); }
+  double sum(double value) { return reduce(value, ReduceOp::sum); }
+
+ private:
+  double reduce(double value, ReduceOp op) {
+    world_.all_reduce({&value, 1, Dtype::f64}, op, *stream_);
+    return value;
+  }
+  Communicator& world_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+double now_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Steps of a runner with their numbers for the optimizer.
+class Stepper {
+ public:
+  Stepper(Runner& runner, Communicator& world) : runner_(runner), world_(world) {}
+
+  void warm_up() {
+    runner_.run_gradients();
+    runner_.run_optimizer(++step_);
+    runner_.synchronize();
+  }
+  /// Milliseconds on this rank from the common start to the end of its work.
+  double timed() {
+    world_.barrier();
+    double const start = now_ms();
+    runner_.run_gradients();
+    runner_.run_optimizer(++step_);
+    runner_.synchronize();
+    return now_ms() - start;
+  }
+  struct Marked {
+    double start = 0, optimizer_start = 0, end = 0;
+    std::vector<Span> spans;
+  };
+  Marked marked(Timeline& timeline) {
+    timeline.clear();
+    runner_.set_timeline(&timeline);
+    world_.barrier();
+    Marked m;
+    m.start = timeline.now_ms();
+    runner_.run_gradients();
+    m.optimizer_start = timeline.now_ms();
+    runner_.run_optimizer(++step_);
+    runner_.synchronize();
+    m.end = timeline.now_ms();
+    m.spans = timeline.resolve();
+    runner_.set_timeline(nullptr);
+    return m;
+  }
+
+ private:
+  Runner& runner_;
+  Communicator& world_;
+  std::int64_t step_ = 0;
+};
+
+std::size_t spans_per_step(Runner const& runner) {
+  Replay const replay(runner.program());
+  std::size_t ops = 0;
+  for (Run const& run : replay.runs()) ops += run.segment ? run.segment->ops.size() : 2;
+  return ops + 16;
+}
+
+/// Adds up what instrumented steps tell.
+class Instrumented {
+ public:
+  Instrumented(Agreement& agree, Measurement& out) : agree_(agree), out_(out) {}
+
+  void add(Stepper::Marked marked) {
+    std::vector<Span> work, waits;
+    for (Span span : marked.spans) {
+      bool const wait = span.label & Runner::wait_label;
+      span.label &= ~Runner::wait_label;
+      if (!wait) times_[span.label].push_back(span.end_ms - span.start_ms);
+      (wait ? waits : work).push_back(span);
+    }
+    Breakdown const b = break_down(work, waits, marked.start, marked.end);
+    out_.max_identity_error_ms = std::max(out_.max_identity_error_ms, std::abs(b.step_ms - b.compute_ms - b.exposed_comm_ms - b.idle_ms));
+    auto const add_to = [&](double& slot, double value) { slot += value / instrumented_iterations; };
+    Breakdown& total = out_.breakdown;
+    add_to(total.step_ms, b.step_ms), add_to(total.compute_ms, b.compute_ms), add_to(total.comm_ms, b.comm_ms);
+    add_to(total.exposed_comm_ms, b.exposed_comm_ms), add_to(total.idle_ms, b.idle_ms), add_to(total.bubble_ms, b.bubble_ms);
+    for (int lane = 0; lane < static_cast<int>(Lane::size_); ++lane) {
+      add_to(total.comm_axis_ms[lane], b.comm_axis_ms[lane]);
+      add_to(total.exposed_axis_ms[lane], b.exposed_axis_ms[lane]);
+    }
+    add_to(out_.optimizer_ms, marked.end - marked.optimizer_start);
+    out_.spans = std::move(work);
+    for (Span& span : out_.spans) span.start_ms -= marked.start, span.end_ms -= marked.start;
+  }
+
+  void finish() {
+    Breakdown& b = out_.breakdown;
+    for (double* slot : {&b.step_ms, &b.compute_ms, &b.comm_ms, &b.exposed_comm_ms, &b.idle_ms, &b.bubble_ms, &out_.optimizer_ms}) *slot = agree_.mean(*slot);
+    for (double& slot : b.comm_axis_ms) slot = agree_.mean(slot);
+    for (double& slot : b.exposed_axis_ms) slot = agree_.mean(slot);
+    out_.max_identity_error_ms = agree_.maximum(out_.max_identity_error_ms);
+    for (auto& [label, times] : times_) {
+      double total = 0;
+      for (double const t : times) total += t;
+      std::ranges::sort(times);
+      out_.labels.push_back({label, static_cast<std::int64_t>(times.size()) / instrumented_iterations, 1e3 * quantile(times, 0.5), total / instrumented_iterations});
+    }
+  }
+
+ private:
+  Agreement& agree_;
+  Measurement& out_;
+  std::map<std::uint32_t, std::vector<double>> times_;
+};
+
+}  // namespace
+
+Measurement measure(Runner& runner, Experiment const& e, Device& device, Communicator& world) {
+  Measurement out;
+  Agreement agree(world);
+  if (e.check) out.parity = check_parity(runner, e, device, world);
+  runner.initialize(e.seed);
+  Stepper stepper(runner, world);
+  for (std::int64_t i = 0; i < e.warmup; ++i) stepper.warm_up();
+  auto const before = runner.traffic();
+  std::vector<double> steps;
+  SampleStop const stop{.target_ci_pct = e.target_ci_pct, .max_samples = e.max_iterations, .max_total = 1e3 * e.max_seconds};
+  // Every rank sees the same maxima, so all stop at the same iteration.
+  do steps.push_back(agree.maximum(stepper.timed()));
+  while (!stop.enough(steps));
+  out.step_ms = summarize(steps);
+  auto const after = runner.traffic();
+  for (std::size_t a = 0; a < axis_count; ++a)
+    out.payload_bytes[a] = agree.mean(static_cast<double>(after[a].payload_bytes - before[a].payload_bytes) / static_cast<double>(steps.size()));
+  auto const timeline = make_host_timeline(spans_per_step(runner));
+  Instrumented instrumented(agree, out);
+  for (int i = 0; i < instrumented_iterations; ++i) instrumented.add(stepper.marked(*timeline));
+  instrumented.finish();
+  bool const speaks = runner.program().coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
+  out.loss = agree.sum(speaks ? runner.local_loss() : 0);
+  out.memory_bytes = agree.maximum(static_cast<double>(runner.plan().arena_bytes));
+  return out;
+}
+
+}  // namespace shardbench
