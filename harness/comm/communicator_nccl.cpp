@@ -13,13 +13,19 @@ namespace {
 
 ncclDataType_t to_nccl(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return ncclFloat32;
-    case Dtype::bf16: return ncclBfloat16;
-    case Dtype::f64: return ncclFloat64;
-    case Dtype::i32: return ncclInt32;
+    case Dtype::f32:
+      return ncclFloat32;
+    case Dtype::bf16:
+      return ncclBfloat16;
+    case Dtype::f64:
+      return ncclFloat64;
+    case Dtype::i32:
+      return ncclInt32;
     case Dtype::u8:
-    case Dtype::fp8: return ncclUint8;
-    case Dtype::size_: break;
+    case Dtype::fp8:
+      return ncclUint8;
+    case Dtype::size_:
+      break;
   }
   throw Error("unknown dtype");
 }

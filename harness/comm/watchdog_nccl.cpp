@@ -19,9 +19,9 @@ std::string in_seconds(std::chrono::duration<double> duration) {
 void nccl_check(ncclResult_t code, ncclComm_t comm, char const* call, char const* file, int line) {
   if (code == ncclSuccess || code == ncclInProgress) return;
   char const* const detail = ncclGetLastError(comm);
-  throw_error(file, line,
-              std::string(call) + " failed (" + ncclGetErrorString(code) + (detail ? ": " : "") +
-                  (detail ? detail : "") + ")");
+  throw_error(
+      file, line,
+      std::string(call) + " failed (" + ncclGetErrorString(code) + (detail ? ": " : "") + (detail ? detail : "") + ")");
 }
 
 NcclWatchdog::NcclWatchdog(std::shared_ptr<CudaContext> context, double timeout_seconds)
@@ -115,7 +115,8 @@ void NcclWatchdog::look() {
     if (!watch.pending) continue;
     if (cudaEventQuery(watch.watched) == cudaErrorNotReady) {
       if (Clock::now() - watch.since > timeout_)
-        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " (a rank is missing, or calls "
+        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) +
+                         " (a rank is missing, or calls "
                          "do not match over ranks), aborted");
       continue;
     }

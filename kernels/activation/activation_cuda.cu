@@ -55,9 +55,12 @@ struct Kind {
 template <class Body>
 void with_kind(ActivationKind kind, Body const& body) {
   switch (kind) {
-    case ActivationKind::gelu_tanh: return body(Kind<ActivationKind::gelu_tanh>{});
-    case ActivationKind::gelu_erf: return body(Kind<ActivationKind::gelu_erf>{});
-    case ActivationKind::silu: return body(Kind<ActivationKind::silu>{});
+    case ActivationKind::gelu_tanh:
+      return body(Kind<ActivationKind::gelu_tanh>{});
+    case ActivationKind::gelu_erf:
+      return body(Kind<ActivationKind::gelu_erf>{});
+    case ActivationKind::silu:
+      return body(Kind<ActivationKind::silu>{});
   }
 }
 
@@ -66,7 +69,9 @@ bool packs_fit(bool gated, std::int64_t cols) {
   return !gated || cols % pack_width<T> == 0;
 }
 
-std::size_t bytes(std::int64_t rows, std::int64_t cols, Dtype dtype) { return span_bytes(rows, cols, cols, bytes_of(dtype)); }
+std::size_t bytes(std::int64_t rows, std::int64_t cols, Dtype dtype) {
+  return span_bytes(rows, cols, cols, bytes_of(dtype));
+}
 
 }  // namespace
 

@@ -21,9 +21,7 @@ struct ScoreTile {
   __device__ std::int64_t head() const {
     return heads.first_kv_head * heads.group + heads.member + std::int64_t{blockIdx.y} * heads.group;
   }
-  __device__ std::int64_t statistic() const {
-    return (heads.b * shape.heads + head()) * shape.seq_q + query();
-  }
+  __device__ std::int64_t statistic() const { return (heads.b * shape.heads + head()) * shape.seq_q + query(); }
   __device__ bool visible(std::int64_t position, std::int64_t key) const {
     return visibility_of(shape)(position, k_position(shape, keys.begin + key));
   }
@@ -184,11 +182,10 @@ void forward_tile(CudaStream& stream, AttentionForwardArgs const& args, ScoreTil
     weights = scratch.take<T>(count);
   }
   multiply_scores(stream, tile, args.q, args.k, scores);
-  declare_access(stream.native(), {writes(scores, tile_bytes(tile, sizeof(float))),
-                                   writes(weights, tile_bytes(tile, sizeof(T))),
-                                   writes(args.log_sum_exp, statistic_bytes(s))});
-  launch(softmax_kernel<T>,
-         dim3(static_cast<unsigned>(tile.queries.size()), static_cast<unsigned>(tile.heads.heads)),
+  declare_access(stream.native(),
+                 {writes(scores, tile_bytes(tile, sizeof(float))), writes(weights, tile_bytes(tile, sizeof(T))),
+                  writes(args.log_sum_exp, statistic_bytes(s))});
+  launch(softmax_kernel<T>, dim3(static_cast<unsigned>(tile.queries.size()), static_cast<unsigned>(tile.heads.heads)),
          block_for(tile.keys.size()), stream, tile, scores, weights, args.log_sum_exp);
   matmul(stream, {.a = tile_matrix(weights, tile, s.dtype),
                   .b = kv_matrix(s, args.v, tile.heads, tile.keys, s.value_dim),
@@ -230,27 +227,42 @@ void backward_tile(CudaStream& stream, AttentionBackwardArgs const& args, ScoreT
   matmul(stream, {.a = dout,
                   .b = transpose(kv_matrix(s, args.v, tile.heads, tile.keys, s.value_dim)),
                   .c = tile_matrix(dweights, tile, Dtype::f32),
-                  .m = queries, .n = keys, .k = s.value_dim, .batch = heads});
-  declare_access(stream.native(),
-                 {reads(args.log_sum_exp, statistic_bytes(s)), writes(scores, tile_bytes(tile, sizeof(float))),
-                  writes(dweights, tile_bytes(tile, sizeof(float))), writes(weights, tile_bytes(tile, sizeof(T))),
-                  writes(dscores, tile_bytes(tile, sizeof(T))),
-                  reads(args.out.data, span_bytes(s.seq_q * s.batch, s.heads * s.value_dim, args.out.row_stride,
-                                                  sizeof(T)))});
+                  .m = queries,
+                  .n = keys,
+                  .k = s.value_dim,
+                  .batch = heads});
+  declare_access(
+      stream.native(),
+      {reads(args.log_sum_exp, statistic_bytes(s)), writes(scores, tile_bytes(tile, sizeof(float))),
+       writes(dweights, tile_bytes(tile, sizeof(float))), writes(weights, tile_bytes(tile, sizeof(T))),
+       writes(dscores, tile_bytes(tile, sizeof(T))),
+       reads(args.out.data, span_bytes(s.seq_q * s.batch, s.heads * s.value_dim, args.out.row_stride, sizeof(T)))});
   launch(softmax_backward_kernel<T>, dim3(static_cast<unsigned>(queries), static_cast<unsigned>(heads)),
          block_for(keys), stream, tile, args.out, args.dout, args.log_sum_exp, scores, dweights, weights, dscores);
   matmul(stream, {.a = tile_matrix(dscores, tile, s.dtype),
                   .b = kv_matrix(s, args.k, tile.heads, tile.keys, s.head_dim),
                   .c = query_matrix(s, args.dq, tile.heads, tile.queries, s.head_dim),
-                  .m = queries, .n = s.head_dim, .k = keys, .batch = heads, .beta = add_to_dq ? 1.0f : 0.0f});
+                  .m = queries,
+                  .n = s.head_dim,
+                  .k = keys,
+                  .batch = heads,
+                  .beta = add_to_dq ? 1.0f : 0.0f});
   matmul(stream, {.a = transpose(tile_matrix(dscores, tile, s.dtype)),
                   .b = query_matrix(s, args.q, tile.heads, tile.queries, s.head_dim),
                   .c = gradient_matrix(gradients.dk, all_keys, tile.keys, s.head_dim),
-                  .m = keys, .n = s.head_dim, .k = queries, .batch = heads, .beta = 1});
+                  .m = keys,
+                  .n = s.head_dim,
+                  .k = queries,
+                  .batch = heads,
+                  .beta = 1});
   matmul(stream, {.a = transpose(tile_matrix(weights, tile, s.dtype)),
                   .b = dout,
                   .c = gradient_matrix(gradients.dv, all_keys, tile.keys, s.value_dim),
-                  .m = keys, .n = s.value_dim, .k = queries, .batch = heads, .beta = 1});
+                  .m = keys,
+                  .n = s.value_dim,
+                  .k = queries,
+                  .batch = heads,
+                  .beta = 1});
 }
 
 template <class T>
@@ -261,8 +273,8 @@ void store_gradient(CudaStream& stream, AttentionBackwardArgs const& args, Atten
   declare_access(stream.native(),
                  {reads(from, static_cast<std::size_t>(count) * sizeof(float)),
                   writes(target.data, span_bytes(keys.size(), heads.heads * dim, target.row_stride, sizeof(T)))});
-  StoreGradient<T> const body{from, static_cast<T*>(const_cast<void*>(target.data)), keys.size(), dim,
-                              target.row_stride, args.accumulate};
+  StoreGradient<T> const body{
+      from, static_cast<T*>(const_cast<void*>(target.data)), keys.size(), dim, target.row_stride, args.accumulate};
   for_each<1>(body, count, false, stream);
 }
 
@@ -346,8 +358,7 @@ void attention_backward(Stream& stream, AttentionBackwardArgs const& args) {
     }
     AttentionTiles const tiles = backward_tiles(s, queue.scratch().bytes);
     for_head_tiles(s, tiles, [&](HeadTile const& heads) {
-      for_ranges({0, s.seq_k}, tiles.keys,
-                 [&](TokenRange keys) { backward_keys<T>(queue, args, tiles, heads, keys); });
+      for_ranges({0, s.seq_k}, tiles.keys, [&](TokenRange keys) { backward_keys<T>(queue, args, tiles, heads, keys); });
     });
   });
 }

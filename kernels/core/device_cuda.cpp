@@ -27,8 +27,7 @@ int checked_ordinal(int ordinal) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int ordinal)
-    : ordinal_(checked_ordinal(ordinal)), context_(std::make_shared<CudaContext>()) {
+CudaDevice::CudaDevice(int ordinal) : ordinal_(checked_ordinal(ordinal)), context_(std::make_shared<CudaContext>()) {
   context_->ordinal = ordinal_;
 }
 

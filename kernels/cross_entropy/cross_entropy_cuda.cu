@@ -92,7 +92,9 @@ void with_width(CrossEntropyShape const& shape, void const* other, Run const& ru
   });
 }
 
-std::size_t logit_bytes(CrossEntropyShape const& s) { return span_bytes(s.tokens, s.columns, s.columns, bytes_of(s.dtype)); }
+std::size_t logit_bytes(CrossEntropyShape const& s) {
+  return span_bytes(s.tokens, s.columns, s.columns, bytes_of(s.dtype));
+}
 std::size_t token_bytes(CrossEntropyShape const& s) { return static_cast<std::size_t>(s.tokens) * sizeof(float); }
 
 }  // namespace
@@ -103,9 +105,8 @@ void cross_entropy_max(Stream& stream, CrossEntropyMaxArgs const& args) {
   declare_access(stream.native(), {reads(s.logits, logit_bytes(s)), writes(args.maximum, token_bytes(s))});
   with_width(s, nullptr, [&](auto type, auto width) {
     using T = decltype(type);
-    launch(max_kernel<T, decltype(width)::value>, dim3(grid_of_rows(s.tokens)),
-           block_for(s.columns / width), cuda_stream(stream), static_cast<T const*>(s.logits), args.maximum, s.columns,
-           valid_columns(s));
+    launch(max_kernel<T, decltype(width)::value>, dim3(grid_of_rows(s.tokens)), block_for(s.columns / width),
+           cuda_stream(stream), static_cast<T const*>(s.logits), args.maximum, s.columns, valid_columns(s));
   });
 }
 

@@ -81,10 +81,14 @@ void move_block(CudaStream& stream, CopyBlockArgs const& args) {
                     args.to_stride % per_pack == 0;
   if (wide) return move_words<Pack<float>>(stream, args, per_pack);
   switch (bytes) {
-    case 1: return move_words<std::uint8_t>(stream, args, 1);
-    case 2: return move_words<std::uint16_t>(stream, args, 1);
-    case 4: return move_words<std::uint32_t>(stream, args, 1);
-    default: return move_words<std::uint64_t>(stream, args, 1);
+    case 1:
+      return move_words<std::uint8_t>(stream, args, 1);
+    case 2:
+      return move_words<std::uint16_t>(stream, args, 1);
+    case 4:
+      return move_words<std::uint32_t>(stream, args, 1);
+    default:
+      return move_words<std::uint64_t>(stream, args, 1);
   }
 }
 

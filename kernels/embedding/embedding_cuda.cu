@@ -62,8 +62,13 @@ void embedding_forward(Stream& stream, EmbeddingForwardArgs const& args) {
                                    writes(args.out, span_bytes(args.tokens, args.cols, args.cols, element))});
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
-    Gather<T> const body{args.ids,  static_cast<T const*>(args.weight), static_cast<T*>(args.out), args.rows,
-                         args.cols, args.first_row,                     args.accumulate};
+    Gather<T> const body{args.ids,
+                         static_cast<T const*>(args.weight),
+                         static_cast<T*>(args.out),
+                         args.rows,
+                         args.cols,
+                         args.first_row,
+                         args.accumulate};
     bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.weight, args.out);
     for_each<pack_width<T>>(body, args.tokens * args.cols, wide, cuda_stream(stream));
   });

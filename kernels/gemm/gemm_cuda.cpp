@@ -1,5 +1,5 @@
-#include "kernels/kernel_set_cuda.hpp"
 #include "kernels/gemm/matmul_cuda.hpp"
+#include "kernels/kernel_set_cuda.hpp"
 
 namespace shardbench::cuda {
 
@@ -29,7 +29,10 @@ void const* offset(void const* base, Dtype dtype, std::int64_t elements) {
 /// The product of group g.
 GemmArgs group_product(GroupedGemmArgs const& args, std::int64_t g) {
   std::int64_t const first = args.offsets[g], rows = args.offsets[g + 1] - first;
-  GemmArgs one{.n = args.n, .ldc = args.n, .beta = args.beta, .input_dtype = args.input_dtype,
+  GemmArgs one{.n = args.n,
+               .ldc = args.n,
+               .beta = args.beta,
+               .input_dtype = args.input_dtype,
                .output_dtype = args.output_dtype};
   if (args.weight_gradient) {
     one.a = offset(args.a, args.input_dtype, first * args.m);

@@ -41,10 +41,14 @@ struct Plan {
 
 cudaDataType_t to_cuda(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return CUDA_R_32F;
-    case Dtype::bf16: return CUDA_R_16BF;
-    case Dtype::fp8: return CUDA_R_8F_E4M3;
-    default: throw Error("cuBLASLt products take fp32, bf16 or fp8, not " + std::string(to_string(dtype)));
+    case Dtype::f32:
+      return CUDA_R_32F;
+    case Dtype::bf16:
+      return CUDA_R_16BF;
+    case Dtype::fp8:
+      return CUDA_R_8F_E4M3;
+    default:
+      throw Error("cuBLASLt products take fp32, bf16 or fp8, not " + std::string(to_string(dtype)));
   }
 }
 
@@ -55,10 +59,27 @@ std::uint32_t alignment_of(void const* data) {
 }
 
 PlanKey key_of(MatmulProblem const& p) {
-  auto const code = [](Matrix const& m) { return std::int64_t{static_cast<int>(m.dtype)} * 2 + (m.transposed ? 1 : 0); };
-  return {p.m, p.n, p.k, p.batch, p.a.row_stride, p.b.row_stride, p.c.row_stride, p.a.batch_stride, p.b.batch_stride,
-          p.c.batch_stride, code(p.a), code(p.b), code(p.c), p.bias != nullptr, alignment_of(p.a.data),
-          alignment_of(p.b.data), alignment_of(p.c.data), alignment_of(p.bias)};
+  auto const code = [](Matrix const& m) {
+    return std::int64_t{static_cast<int>(m.dtype)} * 2 + (m.transposed ? 1 : 0);
+  };
+  return {p.m,
+          p.n,
+          p.k,
+          p.batch,
+          p.a.row_stride,
+          p.b.row_stride,
+          p.c.row_stride,
+          p.a.batch_stride,
+          p.b.batch_stride,
+          p.c.batch_stride,
+          code(p.a),
+          code(p.b),
+          code(p.c),
+          p.bias != nullptr,
+          alignment_of(p.a.data),
+          alignment_of(p.b.data),
+          alignment_of(p.c.data),
+          alignment_of(p.bias)};
 }
 
 /// cuBLASLt is column-major, so a row-major [rows, cols] is its [cols, rows], and C^T = B^T A^T is what it computes.
@@ -95,8 +116,7 @@ Description make_description(MatmulProblem const& p) {
 
 std::string describe(MatmulProblem const& p) {
   return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " batch " +
-         std::to_string(p.batch) + " " + std::string(to_string(p.a.dtype)) + " to " +
-         std::string(to_string(p.c.dtype));
+         std::to_string(p.batch) + " " + std::string(to_string(p.a.dtype)) + " to " + std::string(to_string(p.c.dtype));
 }
 
 /// The handle, workspace and plans of one stream. Used by the thread that enqueues on it.

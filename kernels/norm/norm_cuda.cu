@@ -132,12 +132,22 @@ bool strides_fit(std::int64_t cols, std::int64_t x_stride, std::int64_t y_stride
 
 template <class T>
 void forward(CudaStream& stream, NormForwardArgs const& a) {
-  Forward<T> const f{static_cast<T const*>(a.x), static_cast<T const*>(a.residual), static_cast<T*>(a.sum),
-                     static_cast<T const*>(a.weight), static_cast<T const*>(a.bias), static_cast<T*>(a.y), a.mean,
-                     a.rstd, a.cols, a.x_stride, a.y_stride, a.eps, a.weight_offset};
+  Forward<T> const f{static_cast<T const*>(a.x),
+                     static_cast<T const*>(a.residual),
+                     static_cast<T*>(a.sum),
+                     static_cast<T const*>(a.weight),
+                     static_cast<T const*>(a.bias),
+                     static_cast<T*>(a.y),
+                     a.mean,
+                     a.rstd,
+                     a.cols,
+                     a.x_stride,
+                     a.y_stride,
+                     a.eps,
+                     a.weight_offset};
   constexpr int width = pack_width<T>;
-  bool const wide = strides_fit<T>(a.cols, a.x_stride, a.y_stride) &&
-                    all_aligned(a.x, a.residual, a.sum, a.weight, a.bias, a.y);
+  bool const wide =
+      strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.x, a.residual, a.sum, a.weight, a.bias, a.y);
   launch(wide ? norm_forward_kernel<T, width> : norm_forward_kernel<T, 1>, dim3(grid_of_rows(a.rows)),
          block_for(a.cols / (wide ? width : 1)), stream, f, a.kind == NormKind::layer_norm);
 }
@@ -149,18 +159,26 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
   auto const* x = static_cast<T const*>(a.x);
   // Before dx, which may lie where x or dy did.
   if (a.dweight) {
-    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride}, a.dweight, a.rows,
-                a.cols, a.accumulate);
+    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride}, a.dweight, a.rows, a.cols,
+                a.accumulate);
     if (a.dbias)
       sum_columns(stream, WeightGradient<T, false>{dy, x, mean, a.rstd, a.x_stride, a.y_stride}, a.dbias, a.rows,
                   a.cols, a.accumulate);
   }
   if (a.rows == 0) return;
-  Backward<T> const b{dy, x, static_cast<T const*>(a.weight), mean, a.rstd, static_cast<T const*>(a.dsum),
-                      static_cast<T*>(a.dx), a.cols, a.x_stride, a.y_stride, a.weight_offset};
+  Backward<T> const b{dy,
+                      x,
+                      static_cast<T const*>(a.weight),
+                      mean,
+                      a.rstd,
+                      static_cast<T const*>(a.dsum),
+                      static_cast<T*>(a.dx),
+                      a.cols,
+                      a.x_stride,
+                      a.y_stride,
+                      a.weight_offset};
   constexpr int width = pack_width<T>;
-  bool const wide =
-      strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.dy, a.x, a.weight, a.dsum, a.dx);
+  bool const wide = strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.dy, a.x, a.weight, a.dsum, a.dx);
   launch(wide ? norm_backward_kernel<T, width> : norm_backward_kernel<T, 1>, dim3(grid_of_rows(a.rows)),
          block_for(a.cols / (wide ? width : 1)), stream, b, mean != nullptr);
 }
@@ -186,9 +204,8 @@ void norm_backward(Stream& stream, NormBackwardArgs const& args) {
   std::size_t const x_bytes = span_bytes(args.rows, args.cols, args.x_stride, element);
   declare_access(stream.native(),
                  {reads(args.dy, span_bytes(args.rows, args.cols, args.y_stride, element)), reads(args.x, x_bytes),
-                  reads(args.weight, static_cast<std::size_t>(args.cols) * element),
-                  reads(args.mean, floats), reads(args.rstd, floats), reads(args.dsum, x_bytes),
-                  writes(args.dx, x_bytes)});
+                  reads(args.weight, static_cast<std::size_t>(args.cols) * element), reads(args.mean, floats),
+                  reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
   with_float_type(args.dtype, [&](auto type) { backward<decltype(type)>(cuda_stream(stream), args); });
 }
 

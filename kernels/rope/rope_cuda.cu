@@ -40,9 +40,8 @@ void rope(Stream& stream, RopeArgs const& args) {
                   reads(args.positions, static_cast<std::size_t>(args.seq) * sizeof(std::int32_t))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
-    Rope<T> const body{static_cast<T*>(args.x), args.batch,      args.heads,     args.head_dim,
-                       args.rotary_dim,         args.row_stride, double{args.theta}, args.positions,
-                       args.inverse};
+    Rope<T> const body{static_cast<T*>(args.x), args.batch,         args.heads,     args.head_dim, args.rotary_dim,
+                       args.row_stride,         double{args.theta}, args.positions, args.inverse};
     for_each<1>(body, rows * (args.rotary_dim / 2), false, cuda_stream(stream));
   });
 }

@@ -103,10 +103,14 @@ bool is_consistent(Product const& p) {
 
 char const* cublasLtGetStatusString(cublasStatus_t status) {
   switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
   }
   return "unknown";
 }
@@ -137,10 +141,18 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               cublasLtMatmulDescAttributes_t attribute, void const* value,
                                               std::size_t) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: description->a = *static_cast<cublasOperation_t const*>(value); break;
-    case CUBLASLT_MATMUL_DESC_TRANSB: description->b = *static_cast<cublasOperation_t const*>(value); break;
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: description->epilogue = *static_cast<cublasLtEpilogue_t const*>(value); break;
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: description->bias = *static_cast<void const* const*>(value); break;
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      description->a = *static_cast<cublasOperation_t const*>(value);
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      description->b = *static_cast<cublasOperation_t const*>(value);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      description->epilogue = *static_cast<cublasLtEpilogue_t const*>(value);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      description->bias = *static_cast<void const* const*>(value);
+      break;
   }
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -221,6 +233,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                                         {workspace, workspace_bytes, true}};
   if (description->epilogue == CUBLASLT_EPILOGUE_BIAS)
     touched.push_back({description->bias, static_cast<std::size_t>(d_layout->rows) * d_layout->element_bytes(), false});
-  cudaError_t const code = emulation::enqueue(stream, [product] { product.run(); }, touched, "product");
+  cudaError_t const code = emulation::enqueue(
+      stream, [product] { product.run(); }, touched, "product");
   return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

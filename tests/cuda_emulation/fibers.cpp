@@ -2,11 +2,12 @@
 // no system call; address sanitizer is told of each switch.
 #include "fibers.hpp"
 
+#include <ucontext.h>
+
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <ucontext.h>
 #include <vector>
 
 #ifdef __SANITIZE_ADDRESS__

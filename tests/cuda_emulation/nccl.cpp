@@ -40,11 +40,15 @@ using emulation::Range;
 std::size_t bytes_of(ncclDataType_t type) {
   switch (type) {
     case ncclUint8:
-    case ncclFloat8e4m3: return 1;
-    case ncclBfloat16: return 2;
-    case ncclFloat64: return 8;
+    case ncclFloat8e4m3:
+      return 1;
+    case ncclBfloat16:
+      return 2;
+    case ncclFloat64:
+      return 8;
     case ncclInt32:
-    case ncclFloat32: break;
+    case ncclFloat32:
+      break;
   }
   return 4;
 }
@@ -81,8 +85,9 @@ void reduce(std::vector<char> const& rows, void* to, std::size_t count, int rank
             ncclRedOp_t op) {
   auto const same = [](auto x) { return x; };
   if (type == ncclBfloat16) {
-    reduce_rows(reinterpret_cast<Bf16 const*>(rows.data()), static_cast<Bf16*>(to), count, ranks, op,
-                [](Bf16 x) { return shardbench::to_float(x); }, [](float x) { return shardbench::to_bf16(x); });
+    reduce_rows(
+        reinterpret_cast<Bf16 const*>(rows.data()), static_cast<Bf16*>(to), count, ranks, op,
+        [](Bf16 x) { return shardbench::to_float(x); }, [](float x) { return shardbench::to_bf16(x); });
   } else if (type == ncclFloat32) {
     reduce_rows(reinterpret_cast<float const*>(rows.data()), static_cast<float*>(to), count, ranks, op, same, same);
   } else if (type == ncclFloat64) {
@@ -153,7 +158,8 @@ ncclResult_t submit(ncclComm_t comm, cudaStream_t stream, std::vector<Range> con
       while (!hung.aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
   }
-  cudaError_t const code = emulation::enqueue(stream, [state, work] { work(*state); }, touched, "collective");
+  cudaError_t const code = emulation::enqueue(
+      stream, [state, work] { work(*state); }, touched, "collective");
   if (code != cudaSuccess) return ncclUnhandledCudaError;
   if (state->blocking) return ncclSuccess;
   state->polls_in_progress = 1;
@@ -203,14 +209,22 @@ std::vector<int> gather_members(int root, int tag, int ranks, int rank) {
 
 char const* ncclGetErrorString(ncclResult_t code) {
   switch (code) {
-    case ncclSuccess: return "no error";
-    case ncclUnhandledCudaError: return "unhandled cuda error";
-    case ncclSystemError: return "unhandled system error";
-    case ncclInternalError: return "internal error";
-    case ncclInvalidArgument: return "invalid argument";
-    case ncclInvalidUsage: return "invalid usage";
-    case ncclRemoteError: return "remote process exited or there was a network error";
-    case ncclInProgress: return "NCCL operation in progress";
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
   }
   return "unknown";
 }
@@ -372,7 +386,8 @@ ncclResult_t ncclGroupEnd() {
     std::size_t last = first;
     std::vector<Message> messages;
     std::vector<Range> touched;
-    for (; last < queued.size() && queued[last].comm == queued[first].comm && queued[last].stream == queued[first].stream;
+    for (;
+         last < queued.size() && queued[last].comm == queued[first].comm && queued[last].stream == queued[first].stream;
          ++last) {
       messages.push_back(queued[last].message);
       touched.push_back({messages.back().data, messages.back().bytes, !messages.back().is_send});

@@ -207,22 +207,32 @@ cudaError_t launch_kernel(cudaLaunchConfig_t const& config, std::function<void()
   if (!legal) return cudaErrorInvalidConfiguration;
   if (fails_now(Fault::launch)) return cudaErrorLaunchFailure;
   unsigned const order = settings().delay_seed;
-  return enqueue(config.stream, [=] { run_grid(grid, block, thread, order); }, {}, "kernel");
+  return enqueue(
+      config.stream, [=] { run_grid(grid, block, thread, order); }, {}, "kernel");
 }
 
 }  // namespace emulation
 
 char const* cudaGetErrorName(cudaError_t code) {
   switch (code) {
-    case cudaSuccess: return "cudaSuccess";
-    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
-    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
-    case cudaErrorNotReady: return "cudaErrorNotReady";
-    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
-    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
   }
   return "unknown";
 }
@@ -277,12 +287,14 @@ cudaError_t cudaMemcpyAsync(void* to, void const* from, std::size_t bytes, cudaM
   bool const from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (in_device_memory(to, bytes) != to_device || in_device_memory(from, bytes) != from_device)
     return cudaErrorInvalidValue;
-  return enqueue(stream, [=] { std::memmove(to, from, bytes); }, {{from, bytes, false}, {to, bytes, true}}, "copy");
+  return enqueue(
+      stream, [=] { std::memmove(to, from, bytes); }, {{from, bytes, false}, {to, bytes, true}}, "copy");
 }
 
 cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t stream) {
   if (!in_device_memory(pointer, bytes)) return cudaErrorInvalidValue;
-  return enqueue(stream, [=] { std::memset(pointer, value, bytes); }, {{pointer, bytes, true}}, "fill");
+  return enqueue(
+      stream, [=] { std::memset(pointer, value, bytes); }, {{pointer, bytes, true}}, "fill");
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {

@@ -46,8 +46,13 @@ class AttentionTileTest : public GpuTest {
   }
 
   static AttentionShape shape_of(Case const& c, Dtype dtype) {
-    AttentionShape shape{.seq_q = c.seq_q, .seq_k = c.seq_k, .batch = c.batch, .heads = c.heads,
-                         .kv_heads = c.kv_heads, .head_dim = c.head_dim, .value_dim = c.value_dim};
+    AttentionShape shape{.seq_q = c.seq_q,
+                         .seq_k = c.seq_k,
+                         .batch = c.batch,
+                         .heads = c.heads,
+                         .kv_heads = c.kv_heads,
+                         .head_dim = c.head_dim,
+                         .value_dim = c.value_dim};
     shape.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
     shape.softcap = c.softcap;
     shape.window = c.window;

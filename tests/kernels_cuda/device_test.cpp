@@ -143,9 +143,9 @@ TEST_F(Device_, AFaultFoundElsewhereIsThrownByWhoeverWaits) {
   device_.context()->fault.raise("a later one");
   auto const event = device_.make_event(false);
   stream_->record(*event);
-  for (auto const wait : {+[](Device& d, Stream&, Event&) { d.synchronize(); },
-                          +[](Device&, Stream& s, Event&) { s.synchronize(); },
-                          +[](Device&, Stream&, Event& e) { e.synchronize(); }}) {
+  for (auto const wait :
+       {+[](Device&d, Stream&, Event&) { d.synchronize(); }, +[](Device&, Stream&s, Event&) { s.synchronize(); },
+        +[](Device&, Stream&, Event&e) { e.synchronize(); }}) {
     try {
       wait(device_, *stream_, *event);
       ADD_FAILURE() << "waited as if nothing had happened";

@@ -173,8 +173,7 @@ std::string failure_of(Call const& call) {
 TEST_F(Nccl, ARefusedCallThrows) {
   emulation::inject_fault(emulation::Fault::nccl_error, 1);
   float* const data = upload({1});
-  std::string const reason =
-      failure_of([&] { nccl_->all_reduce({data, 1, Dtype::f32}, ReduceOp::sum, *comm_); });
+  std::string const reason = failure_of([&] { nccl_->all_reduce({data, 1, Dtype::f32}, ReduceOp::sum, *comm_); });
   EXPECT_NE(reason.find("ncclAllReduce failed (remote process exited"), std::string::npos) << reason;
   device_.deallocate(data);
 }

@@ -110,8 +110,8 @@ TEST_F(Order, CopiesAndProductsAreSeenToo) {
   device_.copy_to_host(host.data(), values_, 64 * sizeof(float), *other_);
   EXPECT_EQ(races(), 1u);
   device_.synchronize();
-  GemmArgs const product{.a = values_, .b = values_, .c = values_ + 32, .m = 2, .n = 2, .k = 2,
-                         .lda = 2, .ldb = 2, .ldc = 2};
+  GemmArgs const product{
+      .a = values_, .b = values_, .c = values_ + 32, .m = 2, .n = 2, .k = 2, .lda = 2, .ldb = 2, .ldc = 2};
   device_.kernels().gemm(*stream_, product);
   device_.copy_to_host(host.data(), values_ + 35, sizeof(float), *other_);
   EXPECT_EQ(races(), 1u);

@@ -14,7 +14,8 @@ namespace shardbench {
 constexpr unsigned warp_threads = 32;
 constexpr unsigned largest_block = 256;
 
-/// The one way kernels start: `<<<>>>` is not C++, and the emulated device compiles the same sources with a C++ compiler.
+/// The one way kernels start: `<<<>>>` is not C++, and the emulated device compiles the same sources with a C++
+/// compiler.
 template <class... Parameters, class... Args>
 void launch(void (*kernel)(Parameters...), dim3 grid, unsigned block, CudaStream& stream, Args const&... args) {
   EXPECT(block % warp_threads == 0 && block > 0 && block <= 1024);

@@ -67,7 +67,8 @@ void for_each(Body const& body, std::int64_t count, bool wide, CudaStream& strea
   if (count == 0) return;
   if (wide) {
     std::int64_t const packs = (count + width - 1) / width;
-    launch(for_each_kernel<width, Body>, dim3(grid_for(packs, block_for(packs))), block_for(packs), stream, body, count);
+    launch(for_each_kernel<width, Body>, dim3(grid_for(packs, block_for(packs))), block_for(packs), stream, body,
+           count);
   } else {
     launch(for_each_kernel<1, Body>, dim3(grid_for(count, block_for(count))), block_for(count), stream, body, count);
   }

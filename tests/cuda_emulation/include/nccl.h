@@ -31,7 +31,8 @@ using ncclComm_t = struct ncclComm*;
 struct ncclConfig_t {
   int blocking;
 };
-#define NCCL_CONFIG_INITIALIZER {1}
+#define NCCL_CONFIG_INITIALIZER \
+  { 1 }
 inline constexpr int NCCL_SPLIT_NOCOLOR = -1;
 
 char const* ncclGetErrorString(ncclResult_t code);
