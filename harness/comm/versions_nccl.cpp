@@ -3,7 +3,8 @@
 
 #include "harness/comm/communicator_nccl.hpp"
 #include "kernels/core/cuda/plugin.hpp"
-#include "kernels/gemm/matmul_cuda.hpp"
+#include "kernels/core/cuda/stream.hpp"
+#include "kernels/core/cuda/versions.hpp"
 
 namespace shardbench {
 namespace {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/core/error.hpp"
 
@@ -69,6 +70,7 @@ Value GraphBuilder::value_of(TensorRef ref, std::string const& name, std::int64_
   v.cols = cols;
   v.global_cols = global_cols;
   v.layout = layout;
+  v.layer = layer_;
   values_.push_back(std::move(v));
   return {static_cast<std::int32_t>(values_.size() - 1)};
 }
@@ -118,6 +120,8 @@ Op GraphBuilder::make_collective(OpKind kind, std::int32_t group, std::int64_t c
 
 Value GraphBuilder::redistribute(Value x, Layout const& to, std::string const& name) {
   if (state(x).layout == to) return x;
+  // The collective belongs to the layer that made x, although the next one may ask for it.
+  std::int32_t const asking = std::exchange(layer_, state(x).layer);
   std::int64_t rows = state(x).rows, cols = state(x).cols;
   TensorRef const moved = move(state(x).ref, rows, cols, state(x).layout, to, name);
   Value const y = value_of(moved, state(x).name, rows, cols, state(x).global_cols, to);
@@ -132,6 +136,7 @@ Value GraphBuilder::redistribute(Value x, Layout const& to, std::string const& n
     TensorRef const g = move(gradient->ref, g_rows, g_cols, gradient->layout, target, name);
     accumulate(x, g, target);
   });
+  layer_ = asking;
   return y;
 }
 

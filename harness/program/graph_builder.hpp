@@ -101,6 +101,7 @@ class GraphBuilder {
     std::int64_t rows = 0, cols = 0;  ///< local
     std::int64_t global_cols = 0;
     Layout layout;
+    std::int32_t layer = -1;          ///< of the op that made it
     std::optional<Gradient> gradient;
     Value gathered_from;              ///< the sequence-cut value this one was gathered from
   };

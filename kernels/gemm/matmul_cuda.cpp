@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/core/cuda/versions.hpp"
+
 namespace shardbench {
 namespace {
 

@@ -27,7 +27,4 @@ void matmul(CudaStream& stream, MatmulProblem const& problem);
 void add_bias(CudaStream& stream, Matrix const& c, std::int64_t rows, std::int64_t cols, float beta, void const* bias,
               Dtype bias_dtype);
 
-/// "13.0.2".
-std::string cublas_version();
-
 }  // namespace shardbench
