@@ -210,7 +210,10 @@ void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, Commun
 
 }  // namespace
 
-double parity_tolerance(Dtype precision) { return precision == Dtype::f32 ? 1e-4 : 16 * unit_roundoff(Dtype::bf16); }
+double parity_tolerance(Dtype precision) {
+  // Errors of bf16 gradients are nearly normal with a deviation of a few roundings; the largest of millions is here.
+  return precision == Dtype::f32 ? 1e-4 : 32 * unit_roundoff(Dtype::bf16);
+}
 
 ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world, int steps) {
   ParityReport report;

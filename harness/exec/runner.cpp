@@ -99,8 +99,9 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
 void Runner::order(Op const& op, Run const& run) {
   tracker_.begin(op.stream);
   bool takes_memory = false;
-  for (TensorRef const& ref : op.inputs)
-    if (ref.valid()) tracker_.read(plan_.instance_of(program_, ref.id, run.microbatch));
+  for (auto const* refs : {&op.inputs, &op.after})
+    for (TensorRef const& ref : *refs)
+      if (ref.valid()) tracker_.read(plan_.instance_of(program_, ref.id, run.microbatch));
   for (TensorRef const& ref : op.outputs) {
     if (!ref.valid()) continue;
     tracker_.write(plan_.instance_of(program_, ref.id, run.microbatch));

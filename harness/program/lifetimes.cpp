@@ -53,8 +53,9 @@ void Lifetimes::scan(Segment const& segment) {
   for (std::size_t i = 0; i < segment.ops.size(); ++i) {
     Op const& op = segment.ops[i];
     auto const index = static_cast<std::int64_t>(i);
-    for (TensorRef const& ref : op.inputs)
-      if (ref.valid()) touch(touches, ref.id, index, false);
+    for (auto const* refs : {&op.inputs, &op.after})
+      for (TensorRef const& ref : *refs)
+        if (ref.valid()) touch(touches, ref.id, index, false);
     for (TensorRef const& ref : op.outputs)
       if (ref.valid()) touch(touches, ref.id, index, !op.always_accumulate);
   }
@@ -72,7 +73,8 @@ std::int64_t Lifetimes::release(Segment const& segment, TensorId id, std::int64_
     if (segment.ops[i].stream != StreamId::compute) continue;
     auto const meets = [&](TensorRef const& mine) {
       auto const same = [&](TensorRef const& theirs) { return theirs.valid() && mine.valid() && p_.storage_of(theirs.id) == p_.storage_of(mine.id); };
-      return std::ranges::any_of(segment.ops[i].inputs, same) || std::ranges::any_of(segment.ops[i].outputs, same);
+      Op const& other = segment.ops[i];
+      return std::ranges::any_of(other.inputs, same) || std::ranges::any_of(other.outputs, same) || std::ranges::any_of(other.after, same);
     };
     if (std::ranges::any_of(op.outputs, meets)) return static_cast<std::int64_t>(i);
   }

@@ -47,6 +47,9 @@ void add_recompute(StepProgram& p, ParallelConfig const& parallel, Chunk const& 
   for (Op& op : backward) {
     if (auto const it = again.find(op.layer); it != again.end()) {
       out.insert(out.end(), it->second.begin(), it->second.end());
+      // A layer that ends in a collective repeats that too, though nobody reads it: backward starts when it is over.
+      Op const& last = it->second.back();
+      if (last.stream != StreamId::compute) op.after.insert(op.after.end(), last.outputs.begin(), last.outputs.end());
       again.erase(it);
     }
     out.push_back(std::move(op));

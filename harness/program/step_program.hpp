@@ -97,6 +97,7 @@ struct Op {
   OpKind kind = OpKind::gemm;
   OpShape shape;
   std::vector<TensorRef> inputs, outputs;
+  std::vector<TensorRef> after;       ///< not read, but what is still under way on them must be over first
   StreamId stream = StreamId::compute;
   When when = When::every;
   bool accumulate = false;            ///< adds to its (gradient) output, except in the chunk's first microbatch

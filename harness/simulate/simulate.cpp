@@ -112,8 +112,9 @@ class StagePlayer {
       auto const& place = plan_.places[static_cast<std::size_t>(p_.storage_of(ref.id))];
       return PlayOp::Touch{place.first_instance, place.instance_of.empty() ? nullptr : &place.instance_of};
     };
-    for (TensorRef const& ref : op.inputs)
-      if (ref.valid()) play.reads.push_back(touch(ref));
+    for (auto const* refs : {&op.inputs, &op.after})
+      for (TensorRef const& ref : *refs)
+        if (ref.valid()) play.reads.push_back(touch(ref));
     for (TensorRef const& ref : op.outputs) {
       if (!ref.valid()) continue;
       play.writes.push_back(touch(ref));
