@@ -172,8 +172,10 @@ namespace {
 void reduce_copies(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, std::vector<Op>& ops) {
   auto const size = [&](char const* name) { return p.groups[static_cast<std::size_t>(groups.at(name))].members.size(); };
   bool const mirrored = size("pipeline_mirror") > 1;
-  for (Bucket const& bucket : p.buckets) {
-    if (!mirrored) break;
+  // Both ranks hold the same two pieces in opposite chunks: the order of the pieces is the one they share.
+  std::vector<Bucket> buckets = mirrored ? p.buckets : std::vector<Bucket>{};
+  std::ranges::stable_sort(buckets, {}, [&](Bucket const& bucket) { return p.chunks[static_cast<std::size_t>(bucket.chunk)].piece; });
+  for (Bucket const& bucket : buckets) {
     TensorRef const whole{bucket.gradients, 0, 0};
     ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("pipeline_mirror"), bucket.elements, Dtype::f32, "mirror_gradients", whole, whole));
   }

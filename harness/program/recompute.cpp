@@ -44,14 +44,16 @@ void add_recompute(StepProgram& p, ParallelConfig const& parallel, Chunk const& 
     ops.push_back(std::move(copy));
   }
   std::vector<Op> out;
+  std::vector<TensorRef> unread;
   for (Op& op : backward) {
     if (auto const it = again.find(op.layer); it != again.end()) {
       out.insert(out.end(), it->second.begin(), it->second.end());
-      // A layer that ends in a collective repeats that too, though nobody reads it: backward starts when it is over.
+      // A layer that ends in a collective repeats that too, though nobody reads it: backward computes when it is over.
       Op const& last = it->second.back();
-      if (last.stream != StreamId::compute) op.after.insert(op.after.end(), last.outputs.begin(), last.outputs.end());
+      if (last.stream != StreamId::compute) unread = last.outputs;
       again.erase(it);
     }
+    if (op.stream == StreamId::compute) op.after.insert(op.after.end(), unread.begin(), unread.end()), unread.clear();
     out.push_back(std::move(op));
   }
   backward = std::move(out);
