@@ -115,6 +115,7 @@ TEST_F(Order, CopiesAndProductsAreSeenToo) {
   device_.kernels().gemm(*stream_, product);
   device_.copy_to_host(host.data(), values_ + 35, sizeof(float), *other_);
   EXPECT_EQ(races(), 1u);
+  device_.synchronize();  // the copy's target ends with this function
 }
 
 TEST_F(Order, ResultsAreRightUnderAnyDelays) {
