@@ -37,6 +37,9 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+if(NOT TARGET CUDA::nvToolsExt)  # gone from CUDA 13, and CMake 3.25 does not forgive that
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
 find_package(CUDAToolkit REQUIRED)
 
 add_library(shardbench_cuda MODULE ${SHARDBENCH_CUDA_SOURCES})

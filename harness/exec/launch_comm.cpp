@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "harness/comm/verify.hpp"
 #include "harness/program/count.hpp"
 #include "kernels/core/error.hpp"
@@ -57,10 +59,11 @@ void CommCall::run() const {
     call();
     return;
   }
-  if (kind == OpKind::send) communicator->send({from.data, 0, from.dtype}, peer, tag + announcement, *stream);
+  // Its first element goes ahead: when it is there, so is the sender.
+  if (kind == OpKind::send) communicator->send({from.data, std::min<std::size_t>(1, from.count), from.dtype}, peer, tag + announcement, *stream);
   if (kind == OpKind::receive) {
     std::size_t const wait = timeline->open(lane, wait_label | label, microbatch, *stream);
-    communicator->receive({to.data, 0, to.dtype}, peer, tag + announcement, *stream);
+    communicator->receive({to.data, std::min<std::size_t>(1, to.count), to.dtype}, peer, tag + announcement, *stream);
     timeline->close(wait, *stream);
   }
   double const bytes = static_cast<double>(kind == OpKind::receive ? to.bytes() : from.bytes());

@@ -53,7 +53,7 @@ class Stepper {
     return now_ms() - start;
   }
   struct Marked {
-    double start = 0, optimizer_start = 0, end = 0;
+    double start = 0, end = 0;
     std::vector<Span> spans;
   };
   Marked marked(Timeline& timeline) {
@@ -63,7 +63,6 @@ class Stepper {
     Marked m;
     m.start = timeline.now_ms();
     runner_.run_gradients();
-    m.optimizer_start = timeline.now_ms();
     runner_.run_optimizer(++step_);
     runner_.synchronize();
     m.end = timeline.now_ms();
@@ -88,7 +87,7 @@ std::size_t spans_per_step(Runner const& runner) {
 /// Adds up what instrumented steps tell.
 class Instrumented {
  public:
-  Instrumented(Agreement& agree, Measurement& out) : agree_(agree), out_(out) {}
+  Instrumented(Agreement& agree, StepProgram const& program, Measurement& out) : agree_(agree), program_(program), out_(out) {}
 
   void add(Stepper::Marked marked) {
     std::vector<Span> work, waits;
@@ -108,7 +107,7 @@ class Instrumented {
       add_to(total.comm_axis_ms[lane], b.comm_axis_ms[lane]);
       add_to(total.exposed_axis_ms[lane], b.exposed_axis_ms[lane]);
     }
-    add_to(out_.optimizer_ms, marked.end - marked.optimizer_start);
+    add_to(out_.optimizer_ms, optimizer_ms(work));
     out_.spans = std::move(work);
     for (Span& span : out_.spans) span.start_ms -= marked.start, span.end_ms -= marked.start;
   }
@@ -128,7 +127,19 @@ class Instrumented {
   }
 
  private:
+  /// From the first to the last mark of the optimizer's ops.
+  double optimizer_ms(std::vector<Span> const& work) const {
+    double first = HUGE_VAL, last = -HUGE_VAL;
+    for (Span const& span : work) {
+      if (span.label >= program_.labels.size() || program_.labels[span.label].phase != "optimizer") continue;
+      first = std::min(first, span.start_ms);
+      last = std::max(last, span.end_ms);
+    }
+    return last > first ? last - first : 0;
+  }
+
   Agreement& agree_;
+  StepProgram const& program_;
   Measurement& out_;
   std::map<std::uint32_t, std::vector<double>> times_;
 };
@@ -152,8 +163,9 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   auto const after = runner.traffic();
   for (std::size_t a = 0; a < axis_count; ++a)
     out.payload_bytes[a] = agree.mean(static_cast<double>(after[a].payload_bytes - before[a].payload_bytes) / static_cast<double>(steps.size()));
-  auto const timeline = make_host_timeline(spans_per_step(runner));
-  Instrumented instrumented(agree, out);
+  std::size_t const room = spans_per_step(runner);
+  auto const timeline = device.info().backend == "cpu" ? make_host_timeline(room) : make_device_timeline(device, room);
+  Instrumented instrumented(agree, runner.program(), out);
   for (int i = 0; i < instrumented_iterations; ++i) instrumented.add(stepper.marked(*timeline));
   instrumented.finish();
   bool const speaks = runner.program().coordinate[static_cast<std::size_t>(Axis::tp)] == 0;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "harness/comm/verify.hpp"
-#include "harness/exec/launch_comm.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -16,6 +15,8 @@ Lane lane_of(Axis axis) {
   constexpr std::array<Lane, axis_count> lanes{Lane::tp, Lane::cp, Lane::dp, Lane::pp, Lane::ep};
   return lanes[static_cast<std::size_t>(axis)];
 }
+
+std::ptrdiff_t pipeline_group(StepProgram const& program) { return std::ranges::find(program.groups, std::string("pp"), &Group::name) - program.groups.begin(); }
 
 StepProgram executable(StepProgram program) {
   std::string const reason = not_executable(program);
@@ -29,6 +30,7 @@ Runner::Runner(StepProgram program, Device& device, Communicator& world, RunnerO
     : program_(executable(std::move(program))), device_(device), options_(options), replay_(program_), plan_(plan_memory(program_, replay_)),
       arena_(device, static_cast<std::size_t>(plan_.arena_bytes)), tracker_(static_cast<std::size_t>(plan_.instance_count)) {
   split_groups(world);
+  if (world.backend() == "nccl") split_edges(world);
   queue(StreamId::compute);
 }
 
@@ -49,6 +51,42 @@ void Runner::split_groups(Communicator& world) {
     verifiers_.push_back(options_.verify_collectives ? world.split(color, static_cast<int>(position)) : nullptr);
     if (groups_.back()) VALIDATE(groups_.back()->size() == size, fmt::format("group {} has {} ranks, {} expected", group.name, groups_.back()->size(), size));
   }
+}
+
+namespace {
+
+/// The pair of neighbours a message crosses: the lower position, or the last one for the way round from last to first.
+std::int64_t edge_between(std::int64_t a, std::int64_t b, std::int64_t stages) {
+  std::int64_t const low = std::min(a, b), high = std::max(a, b);
+  return high - low == 1 ? low : stages - 1;
+}
+
+}  // namespace
+
+/// Messages without tags keep their order, so each kind of message between each pair of stages has a communicator of its
+/// own: a stage that waits to send never stands before what it has to receive.
+void Runner::split_edges(Communicator& world) {
+  std::int64_t const stages = program_.degree[static_cast<std::size_t>(Axis::pp)];
+  if (stages == 1 || world.size() == 1) return;
+  std::int64_t const position = program_.coordinate[static_cast<std::size_t>(Axis::pp)];
+  auto const column = static_cast<int>(program_.groups[static_cast<std::size_t>(pipeline_group(program_))].members.front());
+  for (std::int32_t tag = 0; tag < 4; ++tag)
+    for (int part = 0; part < 3; ++part) {
+      // Even edges, odd edges, and the one that closes the ring: a rank is in at most one edge of each part.
+      std::int64_t edge = part == 2 ? stages - 1 : position % 2 == part ? position : position - 1;
+      bool const inside = part == 2 ? stages > 2 && (position == 0 || position == stages - 1) : edge >= 0 && edge + 1 < stages;
+      int const color = inside ? column * static_cast<int>(stages) + static_cast<int>(edge) : -1;
+      auto pair = world.split(color, static_cast<int>(position));
+      if (pair) edges_[{tag, edge}] = std::move(pair);
+    }
+}
+
+Communicator* Runner::channel_of(Op const& op, CommCall& call) {
+  bool const message = op.kind == OpKind::send || op.kind == OpKind::receive;
+  if (!message || edges_.empty()) return groups_[static_cast<std::size_t>(op.group)].get();
+  std::int64_t const position = program_.coordinate[static_cast<std::size_t>(Axis::pp)], stages = program_.degree[static_cast<std::size_t>(Axis::pp)];
+  call.peer = op.peer > position ? 1 : 0;
+  return edges_.at({op.tag, edge_between(position, op.peer, stages)}).get();
 }
 
 StreamQueue& Runner::queue(StreamId stream) {
@@ -126,10 +164,9 @@ void Runner::communicate(Op const& op, Run const& run) {
   StreamQueue& q = queue(op.stream);
   Group const& group = program_.groups[static_cast<std::size_t>(op.group)];
   auto const index = static_cast<std::size_t>(op.group);
-  Communicator* const communicator = groups_[index].get();
-  VALIDATE(communicator, fmt::format("{} on group {} of one rank", to_string(op.kind), group.name));
   CommCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch));
-  call.communicator = communicator;
+  call.communicator = channel_of(op, call);
+  VALIDATE(call.communicator, fmt::format("{} on group {} of one rank", to_string(op.kind), group.name));
   call.stream = q.stream.get();
   call.verifier = verifiers_[index].get();
   call.group_name = index;
@@ -194,6 +231,12 @@ std::array<Traffic, axis_count> Runner::traffic() const {
     if (!groups_[g]) continue;
     Traffic const t = groups_[g]->traffic();
     auto& axis = sum[static_cast<std::size_t>(program_.groups[g].axis)];
+    axis.calls += t.calls;
+    axis.payload_bytes += t.payload_bytes;
+  }
+  for (auto const& [key, edge] : edges_) {
+    Traffic const t = edge->traffic();
+    auto& axis = sum[static_cast<std::size_t>(Axis::pp)];
     axis.calls += t.calls;
     axis.payload_bytes += t.payload_bytes;
   }

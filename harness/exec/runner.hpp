@@ -1,10 +1,12 @@
 #pragma once
 #include <array>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "harness/comm/communicator.hpp"
+#include "harness/exec/launch_comm.hpp"
 #include "harness/exec/launch_compute.hpp"
 #include "harness/program/hazards.hpp"
 #include "harness/record/timeline.hpp"
@@ -35,8 +37,8 @@ struct StreamQueue {
 /// axis. Ranks call the same methods in the same order.
 class Runner {
  public:
-  /// Splits `world` (size 1 for an unsharded program) into the program's groups; allocates the arena. Throws OutOfMemory
-  /// and IllegalConfig (an op without a kernel).
+  /// Splits `world` (for the device's memory; size 1 for an unsharded program) into the program's groups; allocates the
+  /// arena. Throws OutOfMemory and IllegalConfig (an op without a kernel).
   Runner(StepProgram program, Device& device, Communicator& world, RunnerOptions options = {});
   ~Runner();
 
@@ -69,6 +71,8 @@ class Runner {
 
  private:
   void split_groups(Communicator& world);
+  void split_edges(Communicator& world);
+  Communicator* channel_of(Op const& op, CommCall& call);
   void play(Run const& run, std::int64_t step);
   void issue(Op const& op, Run const& run, std::int64_t step);
   void order(Op const& op, Run const& run);
@@ -88,6 +92,8 @@ class Runner {
   std::array<std::unique_ptr<StreamQueue>, stream_count> queues_;
   std::vector<std::unique_ptr<Communicator>> groups_;  ///< by group index; nullptr where this rank is alone or outside
   std::vector<std::unique_ptr<Communicator>> verifiers_;
+  /// By (message tag, edge): pairs of neighbouring stages, where a back end has no tags to tell messages apart.
+  std::map<std::pair<std::int32_t, std::int64_t>, std::unique_ptr<Communicator>> edges_;
   std::vector<std::uint64_t> calls_;                   ///< by group: collectives made, for verification
   Timeline* timeline_ = nullptr;
 };

@@ -55,6 +55,9 @@ class Timeline {
 /// steady_clock; a span opened from a stream's thread is timed on that thread.
 std::unique_ptr<Timeline> make_host_timeline(std::size_t max_spans);
 
+/// Timed events of a GPU on the streams that the spans are opened on.
+std::unique_ptr<Timeline> make_device_timeline(Device& device, std::size_t max_spans);
+
 /// NVTX range in domain "shardbench": category = lane, name, payload = bytes or FLOPs. Empty without NVTX headers.
 void trace_push(Lane lane, char const* name, double payload) noexcept;
 void trace_pop() noexcept;
