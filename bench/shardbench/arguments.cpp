@@ -1,0 +1,118 @@
+// The only file that includes CLI11.
+#include "bench/shardbench/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <list>
+
+#include "harness/config/experiment.hpp"
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr char const* experiment_group = "Model and configuration";
+
+bool takes(CommandInfo const& command, std::string_view field) {
+  return std::ranges::any_of(command.fields, [&](std::string_view f) { return f == "*" || f == field; });
+}
+
+/// Declares the command's flags; CLI11 collects their text, set_field and the command give it meaning.
+class Declaration {
+ public:
+  Declaration(CLI::App& app, CommandInfo const& command) : command_(command) {
+    sub_ = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    sub_->allow_extras();
+    if (command.hidden) sub_->group("");
+    if (!command.example.empty()) sub_->footer(fmt::format("Example:\n  {}", command.example));
+    for (FieldInfo const& field : experiment_fields())
+      if (takes(command, field.flag)) add(field.flag, field.allowed, field.help, field.is_switch, experiment_group);
+    for (OptionInfo const& option : option_table())
+      if (std::ranges::find(command.options, option.name) != command.options.end())
+        add(option.name, option.allowed, option.help, option.is_switch, "Options");
+    for (std::string_view const file : command.files)
+      sub_->add_option(std::string(file), files_.emplace_back(), "")->required()->type_name("FILE");
+  }
+
+  void read(Arguments& out) const {
+    refuse_extras();
+    out.command = command_.name;
+    out.files.assign(files_.begin(), files_.end());
+    for (CLI::Option const* const option : sub_->parse_order()) {
+      std::string const name = option->get_name(false, false).substr(option->get_positional() ? 0 : 2);
+      bool const is_switch = option->get_expected_max() == 0;
+      if (name == "mpirun-arg") {
+        out.mpirun_arguments = option->results();
+      } else if (option->get_group() == experiment_group) {
+        out.fields.emplace_back(name, is_switch ? "true" : option->results().front());
+      } else if (!option->get_positional()) {
+        out.options[name] = is_switch ? "true" : option->results().front();
+      }
+    }
+  }
+
+ private:
+  void add(std::string_view name, std::string_view allowed, std::string_view help, bool is_switch, char const* group) {
+    std::string const flag = fmt::format("--{}", name), text(help);
+    CLI::Option* const option = is_switch ? sub_->add_flag(flag, text) : sub_->add_option(flag, text);
+    option->group(group);
+    if (is_switch) return;
+    option->type_name(std::string(allowed));
+    if (name == "mpirun-arg")
+      option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+    names_.emplace_back(name);
+  }
+
+  void refuse_extras() const {
+    std::vector<std::string> const extras = sub_->remaining();
+    if (extras.empty()) return;
+    std::string const& word = extras.front();
+    if (!word.starts_with("-")) throw InputError(fmt::format("{}: unexpected argument {}", command_.name, in_quotes(word)));
+    std::string const text = word.substr(0, word.find('='));
+    std::string const near = nearest_name(text.substr(std::min(text.find_first_not_of('-'), text.size())), names_);
+    throw InputError(fmt::format("{}: unknown flag for '{}'{}; `shardbench {} --help` lists them", printable(text), command_.name,
+                                 near.empty() ? "" : fmt::format(", did you mean --{}?", near), command_.name));
+  }
+
+  CommandInfo const& command_;
+  CLI::App* sub_ = nullptr;
+  std::list<std::string> files_;
+  std::vector<std::string> names_;
+};
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char const* const* argv) {
+  CommandLine line;
+  for (int i = 1; i < argc; ++i) line.arguments.words.emplace_back(argv[i]);
+  CLI::App app("shardbench: how should this transformer be cut over these machines?", "shardbench");
+  app.footer("Each command's --help has an example. Exit codes: 0 all passed or skipped, 1 a row did not pass, 2 bad input.");
+  app.require_subcommand(1);
+  std::string const first = line.arguments.words.empty() ? std::string() : line.arguments.words.front();
+  if (first.empty()) throw InputError(fmt::format("no command given; `shardbench --help` lists them"));
+  if (!first.starts_with("-")) static_cast<void>(find_command(first));
+  std::list<std::pair<std::string_view, Declaration>> declared;
+  for (CommandInfo const& command : command_table())
+    if (first == command.name || (first.starts_with("-") && !command.hidden)) declared.emplace_back(std::piecewise_construct, std::forward_as_tuple(command.name), std::forward_as_tuple(app, command));
+  try {
+    app.parse(argc, argv);
+  } catch (CLI::CallForHelp const&) {
+    line.help = app.help();
+    return line;
+  } catch (CLI::ParseError const& error) {
+    throw InputError(one_line(error.what()));
+  }
+  for (auto const& [name, declaration] : declared)
+    if (app.got_subcommand(std::string(name))) declaration.read(line.arguments);
+  return line;
+}
+
+}  // namespace shardbench

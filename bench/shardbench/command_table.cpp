@@ -1,0 +1,59 @@
+#include "bench/shardbench/command_table.hpp"
+
+#include <fmt/format.h>
+
+#include "bench/shardbench/commands.hpp"
+#include "harness/config/experiment.hpp"
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+std::span<OptionInfo const> option_table() {
+  static std::vector<OptionInfo> const table{
+      {"out", "FILE.csv", "append rows to this file, and rows of operations to FILE_ops.csv", false},
+      {"json", "", "print rows as JSON on standard output", true},
+      {"trace", "FILE.json", "write a Chrome trace of the last instrumented step", false},
+      {"mpirun-arg", "TEXT", "one more argument for mpirun; may be repeated", false},
+      {"spec", "FILE.yaml", "a sweep from a file: flags as keys, values or lists; flags on the command line override", false},
+      {"resume", "", "leave out the points whose command already has a row in --out", true},
+      {"timeout", "seconds", "end a configuration that takes longer (default 300)", false},
+      {"microbatches", "integer >= 1", "microbatches of a step (default 8)", false},
+      {"points", "FILE", "the points to run", false},
+  };
+  return table;
+}
+
+std::span<CommandInfo const> command_table() {
+  static std::vector<CommandInfo> const table{
+      {"models", "the models that ship: sizes and parameters", "shardbench models", {}, {}, {}, models_command},
+      {"strategies", "every parallel axis and knob, with its flag and its source", "shardbench strategies", {}, {}, {}, strategies_command},
+      {"describe", "parameters, FLOPs, bytes on each axis and memory of one configuration; no hardware",
+       "shardbench describe --model llama3.1-8b --tp 8 --dp 4 --seq 4096 --global-batch 32", {"*"}, {"out", "json"}, {}, describe_command},
+      {"run", "one configuration, measured; --ranks starts MPI, under mpirun or srun it joins what is there",
+       "shardbench run --model gpt2 --layers 4 --seq 128 --tp 2 --ranks 2 --check --out run.csv", {"*"},
+       {"out", "json", "trace", "mpirun-arg"}, {}, run_command},
+      {"sweep", "many configurations: comma lists on any flag, or --spec",
+       "shardbench sweep --model gpt2 --layers 4 --seq 128 --global-batch 8 --dp 1,2,4 --tp 1,2,4 --pp 1,2,4 --ranks 4 --check --out sweep.csv",
+       {"*"}, {"out", "json", "spec", "resume", "timeout", "mpirun-arg"}, {}, sweep_command},
+      {"schedule", "the table of a pipeline schedule, its bubble and its activation peak",
+       "shardbench schedule --schedule 1f1b --pp 4 --microbatches 8", {"schedule", "pp", "vpp"}, {"microbatches"}, {}, schedule_command},
+      {"compare", "step times of the configurations that two files share", "shardbench compare before.csv after.csv", {}, {}, {"A.csv", "B.csv"}, compare_command},
+      {"doctor", "what this machine has, and what is missing", "shardbench doctor", {}, {}, {}, doctor_command},
+      {"worker", "runs a list of points for `sweep`", "", {}, {"points", "out", "json"}, {}, worker_command, true},
+  };
+  return table;
+}
+
+CommandInfo const& find_command(std::string_view name) {
+  std::vector<std::string> names;
+  for (CommandInfo const& command : command_table()) {
+    if (command.name == name) return command;
+    if (!command.hidden) names.emplace_back(command.name);
+  }
+  std::string const near = nearest_name(name, names);
+  throw InputError(fmt::format("unknown command {}{}; commands: {}", in_quotes(name),
+                               near.empty() ? "" : fmt::format(", did you mean {}?", near), fmt::join(names, ", ")));
+}
+
+}  // namespace shardbench

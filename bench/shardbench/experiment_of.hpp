@@ -1,0 +1,10 @@
+#pragma once
+#include "bench/shardbench/command_table.hpp"
+#include "harness/config/experiment.hpp"
+
+namespace shardbench {
+
+/// The experiment of the command line, resolved. Throws InputError.
+Experiment resolved_experiment(Arguments const& arguments);
+
+}  // namespace shardbench

@@ -1,0 +1,59 @@
+#include "bench/shardbench/outputs.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "harness/report/csv.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+std::string ops_path(std::string const& path) {
+  std::string const stem = path.ends_with(".csv") ? path.substr(0, path.size() - 4) : path;
+  return stem + "_ops.csv";
+}
+
+void check_outputs(std::string const& path) {
+  if (path.empty()) return;
+  check_report_writable(path);
+  check_ops_writable(ops_path(path));
+}
+
+void check_text_file(std::string const& flag, std::string const& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path const folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
+  bool const exists = fs::exists(path, ignored);
+  if (exists && !fs::is_regular_file(path, ignored)) throw InputError(fmt::format("--{}: {} is not a file", flag, path));
+  if (!fs::is_directory(folder, ignored)) throw InputError(fmt::format("--{}: {} cannot be written: there is no folder {}", flag, path, folder.string()));
+  if (access(exists ? path.c_str() : folder.c_str(), W_OK) != 0) throw InputError(fmt::format("--{}: {} cannot be written", flag, path));
+}
+
+void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops) {
+  if (path.empty()) return;
+  // The summary row comes last: whoever sees it finds its operations.
+  if (!ops.empty()) append_rows(ops_path(path), ops);
+  append_row(path, row);
+}
+
+std::string new_run_id() {
+  std::random_device random;
+  auto const now = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+  return fmt::format("{:%Y%m%dT%H%M%S}-{:08x}", fmt::gmtime(std::chrono::system_clock::to_time_t(now)), random());
+}
+
+ReportRow start_row(Experiment const& experiment, Source source) {
+  ReportRow row;
+  row.run_id = new_run_id();
+  row.source = source;
+  row.experiment = experiment;
+  row.command = fmt::format("shardbench {} {}", source == Source::counted ? "describe" : "run", command_flags(experiment));
+  return row;
+}
+
+}  // namespace shardbench

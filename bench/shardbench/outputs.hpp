@@ -1,0 +1,27 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/report/report_row.hpp"
+
+namespace shardbench {
+
+/// "out.csv" -> "out_ops.csv".
+std::string ops_path(std::string const& path);
+
+/// Throws InputError unless rows can be appended to both files; an empty path is no file.
+void check_outputs(std::string const& path);
+
+/// Throws InputError unless a file can be made or overwritten at `path`.
+void check_text_file(std::string const& flag, std::string const& path);
+
+/// Appends the rows of operations, then the row; an empty path is no file.
+void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops);
+
+/// A name no other run has.
+std::string new_run_id();
+
+/// A row with the columns that every row has: configuration, command, run_id. `resolved`: its model is known.
+ReportRow start_row(Experiment const& experiment, Source source);
+
+}  // namespace shardbench

@@ -1,0 +1,19 @@
+#pragma once
+#include <vector>
+
+#include "bench/shardbench/job.hpp"
+#include "bench/shardbench/step_totals.hpp"
+#include "harness/exec/measure.hpp"
+
+namespace shardbench {
+
+/// The columns of group "where", and what attention ran.
+void set_place(ReportRow& row, Job& job);
+
+/// Times, rates, measured traffic and memory, truth, outcome. The row's experiment and totals are there.
+void set_measurement(ReportRow& row, Measurement const& measurement, StepTotals const& totals);
+
+/// A row for each op label of this rank that ran.
+std::vector<OpsRow> ops_rows(std::string const& run_id, StepProgram const& program, Measurement const& measurement);
+
+}  // namespace shardbench

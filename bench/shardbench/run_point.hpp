@@ -1,0 +1,22 @@
+#pragma once
+#include <vector>
+
+#include "bench/shardbench/job.hpp"
+#include "harness/exec/measure.hpp"
+#include "harness/exec/runner.hpp"
+#include "harness/report/report_row.hpp"
+
+namespace shardbench {
+
+/// What a configuration left behind on this rank.
+struct PointResult {
+  ReportRow row;
+  std::vector<OpsRow> ops;   ///< of this rank
+  std::string trace_events;  ///< of this rank, when asked for
+};
+
+/// Runs and measures a resolved experiment over the job. Collective. Throws IllegalConfig and OutOfMemory on all ranks alike;
+/// anything else leaves the ranks apart and must end the job.
+PointResult run_point(Job& job, Experiment const& experiment, bool trace);
+
+}  // namespace shardbench

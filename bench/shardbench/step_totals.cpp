@@ -1,0 +1,66 @@
+#include "bench/shardbench/step_totals.hpp"
+
+#include <algorithm>
+
+#include "harness/program/lower.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::size_t listed_tensors = 5;
+
+void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay const& replay) {
+  MemoryPlan const plan = plan_memory(program, replay);
+  if (plan.peak_bytes() <= totals.peak_bytes) return;
+  totals.fullest_stage = program.stage;
+  totals.parameter_bytes = plan.parameter_bytes;
+  totals.gradient_bytes = plan.gradient_bytes;
+  totals.optimizer_bytes = plan.optimizer_bytes;
+  totals.buffer_bytes = plan.buffer_bytes;
+  totals.activation_bytes = plan.activation_peak_bytes;
+  totals.peak_bytes = plan.peak_bytes();
+  totals.microbatches_in_flight = plan.microbatches_in_flight.empty() ? 0 : *std::ranges::max_element(plan.microbatches_in_flight);
+  totals.largest_tensors = largest_tensors(program, plan, listed_tensors);
+}
+
+}  // namespace
+
+StepTotals total_step(Experiment const& e) {
+  StepTotals totals;
+  std::vector<std::int64_t> const ranks = representative_ranks(e);
+  double const share = 1 / static_cast<double>(ranks.size());
+  for (std::int64_t const rank : ranks) {
+    StepProgram const program = lower(e, rank);
+    Replay const replay(program);
+    StepCount const count = count_step(program, replay);
+    totals.model_flops += share * count.model_flops;
+    totals.model_flops_full += share * count.model_flops_full;
+    totals.hardware_flops += share * count.hardware_flops;
+    totals.parameters_held = std::max(totals.parameters_held, count.parameters);
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      totals.traffic[a].calls += count.traffic[a].calls;
+      totals.traffic[a].payload_bytes += share * count.traffic[a].payload_bytes;
+      totals.traffic[a].wire_bytes += share * count.traffic[a].wire_bytes;
+    }
+    keep_if_fullest(totals, program, replay);
+  }
+  return totals;
+}
+
+Lane lane_of(Axis axis) {
+  constexpr std::array<Lane, axis_count> lanes{Lane::tp, Lane::cp, Lane::dp, Lane::pp, Lane::ep};
+  return lanes[static_cast<std::size_t>(axis)];
+}
+
+void set_totals(ReportRow& row, StepTotals const& totals) {
+  row.parameter_bytes = static_cast<double>(totals.parameter_bytes);
+  row.gradient_bytes = static_cast<double>(totals.gradient_bytes);
+  row.optimizer_bytes = static_cast<double>(totals.optimizer_bytes);
+  row.activation_bytes = static_cast<double>(totals.activation_bytes);
+  row.memory_peak_bytes = static_cast<double>(totals.peak_bytes);
+  for (std::size_t a = 0; a < axis_count; ++a)
+    if (totals.traffic[a].calls > 0) row.wire_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].wire_bytes;
+  row.flops_convention = row.experiment.model.causal ? "causal_halved" : "full";
+}
+
+}  // namespace shardbench

@@ -1,0 +1,21 @@
+#include <fmt/format.h>
+
+#include "bench/shardbench/commands.hpp"
+#include "harness/sharding/strategy.hpp"
+
+namespace shardbench {
+
+int strategies_command(Arguments const&) {
+  std::size_t name = 0, flag = 0;
+  for (StrategyInfo const& row : strategy_catalog()) {
+    name = std::max(name, row.name.size());
+    flag = std::max(flag, row.flag.size());
+  }
+  for (StrategyInfo const& row : strategy_catalog())
+    fmt::print("{:<{}}  {:<{}}  {} [{}]\n", row.name, name, row.flag, flag, row.what, row.source);
+  fmt::print("\nWeight roles that a --strategy file may place:\n");
+  for (WeightRole const& role : weight_roles()) fmt::print("  {:<18} {}\n", role.name, role.what);
+  return 0;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,4 @@
+#include "bench/shardbench/commands.hpp"
+namespace shardbench {
+int worker_command(Arguments const&) { return 0; }
+}
