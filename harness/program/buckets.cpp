@@ -32,6 +32,11 @@ std::vector<std::int32_t> reduce_groups(StepProgram const& p, GroupIds const& gr
   return over;
 }
 
+/// A weight that another stage holds a copy of: the copies' gradients are summed whole, so it is never cut over dp.
+bool meets_copy(StepProgram const& p, Parameter const& parameter) {
+  return parameter.tied && std::ranges::any_of(p.groups, [](Group const& g) { return g.name == "tied_embedding" && g.members.size() > 1; });
+}
+
 /// Position of the last op that writes one of the bucket's gradients.
 std::size_t last_writer(StepProgram const& p, Bucket const& bucket, std::vector<Op> const& ops) {
   std::size_t last = 0;
@@ -54,7 +59,8 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
     p.tensors[static_cast<std::size_t>(id)].storage = storage;
     p.tensors[static_cast<std::size_t>(id)].storage_offset = offset;
   };
-  bool const sharded = e.parallel.zero_stage > 0 && e.parallel.dp > 1 && !bucket.reduce_groups.empty();
+  bool const whole = std::ranges::any_of(bucket.parameters, [&](std::int32_t i) { return meets_copy(p, p.parameters[static_cast<std::size_t>(i)]); });
+  bool const sharded = e.parallel.zero_stage > 0 && e.parallel.dp > 1 && !bucket.reduce_groups.empty() && !whole;
   for (std::int32_t const parameter : bucket.parameters) bucket.elements += (p.parameters[static_cast<std::size_t>(parameter)].elements() + 15) / 16 * 16;
   // Shards are whole vectors, so every rank's part starts aligned.
   std::int64_t const unit = sharded ? 16 * e.parallel.dp : 16;
@@ -119,11 +125,11 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
   bool const fully_sharded = e.parallel.zero_stage == 3 && e.parallel.dp > 1;
   if (fully_sharded) reduce_every_time(p, backward);
   // Backward reaches the last parameter first.
-  std::map<std::pair<std::vector<std::int32_t>, bool>, std::int32_t> open;
+  std::map<std::tuple<std::vector<std::int32_t>, bool, bool>, std::int32_t> open;
   for (auto i = static_cast<std::int32_t>(p.parameters.size()); i-- > first_parameter;) {
     Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
     auto const over = reduce_groups(p, groups, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
-    auto const key = std::pair{over, parameter.expert};
+    auto const key = std::tuple{over, parameter.expert, e.parallel.zero_stage > 0 && meets_copy(p, parameter)};
     auto it = open.find(key);
     double const bytes = it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * 4;
     // `elements` holds the running sum until the bucket is laid out.

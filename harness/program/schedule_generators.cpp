@@ -54,13 +54,13 @@ void order_interleaved(PipelineSchedule& s) {
 namespace {
 
 /// Orders a zero-bubble schedule by playing it with forward, input-gradient and weight-gradient parts of equal length:
-/// a free stage takes a ready input gradient; else a deferred weight gradient when more than `patience` of them wait and
-/// forwards are left; else a ready forward while fewer than `cap` activations are held; else any deferred weight
-/// gradient. The result is fixed data; real durations only change when things happen.
+/// a free stage takes a ready input gradient; else, until its last `hurry` forwards, a deferred weight gradient when more
+/// than `patience` of them wait; else a ready forward while fewer than `cap` activations are held; else any deferred
+/// weight gradient. The result is fixed data; real durations only change when things happen.
 class ZeroBubblePlayer {
  public:
-  ZeroBubblePlayer(PipelineSchedule& schedule, std::int32_t cap, std::vector<std::int32_t> patience)
-      : s_(schedule), cap_(cap), patience_(std::move(patience)) {
+  ZeroBubblePlayer(PipelineSchedule& schedule, std::int32_t cap, std::vector<std::int32_t> patience, std::vector<std::int32_t> hurry)
+      : s_(schedule), cap_(cap), patience_(std::move(patience)), hurry_(std::move(hurry)) {
     auto const places = static_cast<std::size_t>(s_.stages) * static_cast<std::size_t>(s_.chunks);
     forward_done_.assign(places, std::vector<std::int32_t>(static_cast<std::size_t>(s_.microbatches), never));
     input_done_ = forward_done_;
@@ -111,14 +111,15 @@ class ZeroBubblePlayer {
   bool step(std::int32_t stage) {
     if (take_input(stage)) return true;
     auto const waiting = static_cast<std::int32_t>(deferred_[static_cast<std::size_t>(stage)].size());
-    if (waiting > patience_[static_cast<std::size_t>(stage)] && forwards_left(stage)) return take_weight(stage);
+    auto const index = static_cast<std::size_t>(stage);
+    if (waiting > patience_[index] && forwards_left(stage) > hurry_[index]) return take_weight(stage);
     return take_forward(stage) || take_weight(stage);
   }
 
-  bool forwards_left(std::int32_t stage) const {
-    for (std::int32_t chunk = 0; chunk < s_.chunks; ++chunk)
-      if (next_forward_[at({stage, chunk})] < s_.microbatches) return true;
-    return false;
+  std::int32_t forwards_left(std::int32_t stage) const {
+    std::int32_t left = 0;
+    for (std::int32_t chunk = 0; chunk < s_.chunks; ++chunk) left += s_.microbatches - next_forward_[at({stage, chunk})];
+    return left;
   }
 
   bool take_input(std::int32_t stage) {
@@ -159,25 +160,30 @@ class ZeroBubblePlayer {
 
   PipelineSchedule& s_;
   std::int32_t cap_;                     ///< microbatch-chunks a stage may hold
-  std::vector<std::int32_t> patience_;   ///< [stage] weight gradients that may wait while forwards are left
+  std::vector<std::int32_t> patience_;   ///< [stage] weight gradients that may wait
+  std::vector<std::int32_t> hurry_;      ///< [stage] last forwards that go before any weight gradient
   std::vector<std::vector<std::int32_t>> forward_done_, input_done_;
   std::vector<std::int32_t> next_forward_, next_input_, held_;
   std::vector<std::deque<std::pair<std::int32_t, std::int32_t>>> deferred_;
   std::int32_t now_ = 0;
 };
 
-/// Plays with several degrees of patience along the stages and keeps the shortest game (the first of equals).
+/// Plays with several degrees of patience and hurry along the stages and keeps the shortest game (the first of equals).
 void order_zero_bubble(PipelineSchedule& s, std::int32_t cap) {
   std::int32_t best = 0;
   std::vector<std::vector<Action>> order;
   std::int32_t const last = s.stages - 1;
-  for (int rule = 0; rule < 5; ++rule) {
-    std::vector<std::int32_t> patience;
+  auto const along = [&](int rule) {
+    std::vector<std::int32_t> values;
     for (std::int32_t stage = 0; stage <= last; ++stage)
-      patience.push_back(rule == 0 ? stage : rule == 1 ? cap : rule == 2 ? 0 : rule == 3 ? last - stage : last);
-    std::int32_t const length = ZeroBubblePlayer(s, cap, patience).play();
-    if (order.empty() || length < best) best = length, order = s.order;
-  }
+      values.push_back(rule == 0 ? 0 : rule == 1 ? stage : rule == 2 ? last - stage : rule == 3 ? last : cap);
+    return values;
+  };
+  for (int patience = 0; patience < 5; ++patience)
+    for (int hurry = 0; hurry < 5; ++hurry) {
+      std::int32_t const length = ZeroBubblePlayer(s, cap, along(patience), along(hurry)).play();
+      if (order.empty() || length < best) best = length, order = s.order;
+    }
   s.order = std::move(order);
 }
 
