@@ -91,14 +91,39 @@ class Comparison {
  private:
   static TensorId tensor_of(Parameter const& p, Part part) { return part == Part::gradient ? p.gradient : p.weight; }
 
+  /// Values of every parameter of the sharded runner; where a bucket is kept in shards, zeros outside this rank's.
   std::vector<std::vector<float>> read_all(Runner& runner, Part part) {
-    std::vector<std::vector<float>> values;
-    for (Parameter const& p : runner.program().parameters) values.push_back(runner.read(tensor_of(p, part)));
+    StepProgram const& p = runner.program();
+    std::vector<std::vector<float>> values(p.parameters.size());
+    for (Bucket const& bucket : p.buckets) {
+      bool const shards = bucket.weight_shard != no_tensor;
+      std::vector<float> whole(shards ? static_cast<std::size_t>(bucket.elements) : 0);
+      if (shards) std::ranges::copy(runner.read(part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard), whole.begin() + bucket.shard_begin);
+      for (std::int32_t const i : bucket.parameters) {
+        Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
+        if (!shards) {
+          values[static_cast<std::size_t>(i)] = runner.read(tensor_of(parameter, part));
+          continue;
+        }
+        auto const first = whole.begin() + p.tensors[static_cast<std::size_t>(parameter.weight)].storage_offset;
+        values[static_cast<std::size_t>(i)].assign(first, first + parameter.elements());
+      }
+    }
     return values;
   }
 
   void write_all(std::vector<std::vector<float>> const& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) sharded_.write(sharded_.program().parameters[i].gradient, values[i]);
+    StepProgram const& p = sharded_.program();
+    for (Bucket const& bucket : p.buckets) {
+      if (bucket.weight_shard == no_tensor) {
+        for (std::int32_t const i : bucket.parameters) sharded_.write(p.parameters[static_cast<std::size_t>(i)].gradient, values[static_cast<std::size_t>(i)]);
+        continue;
+      }
+      std::vector<float> whole(static_cast<std::size_t>(bucket.elements));
+      for (std::int32_t const i : bucket.parameters)
+        std::ranges::copy(values[static_cast<std::size_t>(i)], whole.begin() + p.tensors[static_cast<std::size_t>(p.parameters[static_cast<std::size_t>(i)].weight)].storage_offset);
+      sharded_.write(bucket.gradient_shard, std::span(whole).subspan(static_cast<std::size_t>(bucket.shard_begin), static_cast<std::size_t>(bucket.shard_elements)));
+    }
   }
 
   std::vector<float> broadcast(Part part, Parameter const& p) {
@@ -153,10 +178,10 @@ class Comparison {
     }
   }
 
-  /// Reduced gradients that are sharded over dp are whole in this rank's shard only.
+  /// Gradients that are sharded over dp are whole in this rank's shard only, and so are weights under ZeRO-3.
   bool owned(Parameter const& p, std::int64_t element, Part part) const {
     Bucket const& bucket = sharded_.program().buckets[static_cast<std::size_t>(p.bucket)];
-    if (part == Part::weight || bucket.shard_elements == bucket.elements) return true;
+    if (bucket.shard_elements == bucket.elements || (part == Part::weight && bucket.weight_shard == no_tensor)) return true;
     std::int64_t const at = sharded_.program().tensors[static_cast<std::size_t>(p.gradient)].storage_offset + element;
     return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;
   }

@@ -154,7 +154,11 @@ class Lowering {
       p_.tensors[static_cast<std::size_t>(id)].chunk = -1;
       return id;
     };
-    auto const outside = [&](std::int32_t chunk, char const* what) { return buffer(fmt::format("chunk{}.{}", chunk, what), p_.precision, rows, e_.model.hidden, true); };
+    auto const outside = [&](std::int32_t chunk, char const* what) {
+      TensorId const id = buffer(fmt::format("chunk{}.{}", chunk, what), p_.precision, rows, e_.model.hidden, true);
+      p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
+      return id;
+    };
     bool const blocks_only = e_.scope == Scope::layer;
     auto const stage = static_cast<std::int32_t>(p_.stage);
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
