@@ -4,9 +4,17 @@
 
 #include <cmath>
 
+#include "harness/comm/launch_env.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
+
+namespace {
+
+/// How long a GPU collective may stand still before the job is ended with its name.
+constexpr double collective_timeout_seconds = 120;
+
+}  // namespace
 
 Job::Job() {
   if (MpiProcess::launched()) {
@@ -15,8 +23,20 @@ Job::Job() {
   } else {
     world_ = make_self_communicator();
   }
-  device_ = make_host_device();
-  stream_ = device_->make_stream(StreamKind::compute);
+  handle_ = DeviceHandle::open(DeviceKind::cpu, 0);
+  host_ = make_host_device();
+  stream_ = host_->make_stream(StreamKind::compute);
+}
+
+void Job::use(DeviceKind kind) {
+  if (kind == DeviceKind::automatic) kind = device_problem(DeviceKind::cuda).empty() ? DeviceKind::cuda : DeviceKind::cpu;
+  if (kind == kind_) return;
+  // The emulated GPU is one device that every rank has for itself.
+  DeviceHandle next = DeviceHandle::open(kind, kind == DeviceKind::cuda ? local_rank() : 0);
+  device_world_.reset();
+  handle_ = std::move(next);
+  kind_ = kind;
+  if (!handle_->is_host() && world_->size() > 1) device_world_ = handle_->connect(*world_, collective_timeout_seconds);
 }
 
 double Job::sum(double value) {
@@ -59,9 +79,8 @@ std::vector<std::string> Job::gather(std::string const& text) {
 }
 
 void check_device(DeviceKind device) {
-  if (device == DeviceKind::automatic || device == DeviceKind::cpu) return;
-  throw InputError(fmt::format("--device: {} is not available for measured steps in this build (allowed: auto, cpu; `shardbench doctor` says what is there)",
-                               to_string(device)));
+  std::string const problem = device_problem(device);
+  if (!problem.empty()) throw InputError(problem);
 }
 
 }  // namespace shardbench

@@ -6,6 +6,7 @@
 
 #include "harness/comm/communicator.hpp"
 #include "harness/config/experiment.hpp"
+#include "harness/exec/devices.hpp"
 
 namespace shardbench {
 
@@ -13,8 +14,17 @@ namespace shardbench {
 class Job {
  public:
   Job();
+  /// All ranks, for host memory: agreement, barriers.
   Communicator& world() { return *world_; }
-  Device& device() { return *device_; }
+  /// Opens the device that an experiment asks for, the GPU of this rank's number on its machine; nothing when it is open
+  /// already. Collective. Throws InputError saying what is missing.
+  void use(DeviceKind kind);
+  /// The device in use: the CPU until use() says otherwise.
+  Device& device() { return handle_->device(); }
+  /// All ranks, for memory of the device in use.
+  Communicator& device_world() { return device_world_ ? *device_world_ : *world_; }
+  /// Versions of the device's libraries, empty for the CPU.
+  std::string device_versions() const { return handle_->versions(); }
   bool first() { return world_->rank() == 0; }
   /// The text of the lowest rank that has one, on every rank, cut at 400 bytes. Collective.
   std::string agree(std::string const& text);
@@ -27,11 +37,14 @@ class Job {
  private:
   std::optional<MpiProcess> mpi_;  // outlives the communicator
   std::unique_ptr<Communicator> world_;
-  std::unique_ptr<Device> device_;
+  std::optional<DeviceHandle> handle_;
+  DeviceKind kind_ = DeviceKind::cpu;
+  std::unique_ptr<Communicator> device_world_;  // before the device goes
+  std::unique_ptr<Device> host_;
   std::unique_ptr<Stream> stream_;
 };
 
-/// Throws InputError for a device that this program does not run on.
+/// Throws InputError saying what is missing for a device that cannot be had on this machine.
 void check_device(DeviceKind device);
 
 }  // namespace shardbench

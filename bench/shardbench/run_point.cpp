@@ -47,9 +47,10 @@ StepProgram agreed_program(Job& job, Experiment const& e) {
 
 PointResult run_point(Job& job, Experiment const& e, bool trace) {
   PointResult result;
+  job.use(e.device);
   StepProgram program = agreed_program(job, e);
   check_room(job, e, program);
-  Runner runner(std::move(program), job.device(), job.world(), {.verify_collectives = e.verify_collectives, .optimizer = {}});
+  Runner runner(std::move(program), job.device(), job.device_world(), {.verify_collectives = e.verify_collectives, .optimizer = {}});
   Measurement const m = measure(runner, e, job.device(), job.world());
   result.row = start_row(e, Source::measured);
   set_place(result.row, job);
