@@ -29,7 +29,8 @@ Job::Job() {
 }
 
 void Job::use(DeviceKind kind) {
-  if (kind == DeviceKind::automatic) kind = device_problem(DeviceKind::cuda).empty() ? DeviceKind::cuda : DeviceKind::cpu;
+  if (kind == DeviceKind::automatic)
+    kind = device_problem(DeviceKind::cuda).empty() ? DeviceKind::cuda : DeviceKind::cpu;
   if (kind == kind_) return;
   // The emulated GPU is one device that every rank has for itself.
   DeviceHandle next = DeviceHandle::open(kind, kind == DeviceKind::cuda ? local_rank() : 0);

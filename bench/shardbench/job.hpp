@@ -16,8 +16,8 @@ class Job {
   Job();
   /// All ranks, for host memory: agreement, barriers.
   Communicator& world() { return *world_; }
-  /// Opens the device that an experiment asks for, the GPU of this rank's number on its machine; nothing when it is open
-  /// already. Collective. Throws InputError saying what is missing.
+  /// Opens the device that an experiment asks for, the GPU of this rank's number on its machine; nothing when it is
+  /// open already. Collective. Throws InputError saying what is missing.
   void use(DeviceKind kind);
   /// The device in use: the CPU until use() says otherwise.
   Device& device() { return handle_->device(); }

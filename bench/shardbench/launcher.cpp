@@ -1,7 +1,6 @@
 #include "bench/shardbench/launcher.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,12 +34,6 @@ std::string find_program(std::string const& name) {
   return {};
 }
 
-std::int64_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 bool speaks_for_job() {
   for (char const* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (char const* const rank = std::getenv(name)) return std::string_view(rank) == "0";
@@ -57,11 +50,11 @@ Launch launch_of(std::int64_t ranks, std::vector<std::string> const& mpirun_argu
     launch.words = {mpirun};
     if (MpiProcess::library_version().starts_with("Open MPI")) {
       launch.variables.insert(launch.variables.end(), {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
-      // Shared memory only, which also starts faster; ranks may outnumber cores, and then those that wait give way.
+      // Shared memory only, which also starts faster. Each rank has communication threads besides its own, so threads outnumber
+      // cores even when ranks do not: those that wait give way.
       for (char const* word : {"--quiet", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "vader,self", "--mca",
-                               "btl_vader_single_copy_mechanism", "none"})
+                               "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1"})
         launch.words.emplace_back(word);
-      if (ranks > usable_cores()) launch.words.insert(launch.words.end(), {"--mca", "mpi_yield_when_idle", "1"});
     }
     launch.words.insert(launch.words.end(), mpirun_arguments.begin(), mpirun_arguments.end());
     launch.words.insert(launch.words.end(), {"-np", std::to_string(ranks)});

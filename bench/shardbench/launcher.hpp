@@ -25,9 +25,6 @@ std::string own_path();
 /// Full path of a program on PATH, empty when there is none.
 std::string find_program(std::string const& name);
 
-/// Cores that this process may run on.
-std::int64_t usable_cores();
-
 /// True unless a launcher's environment says that this is another rank than the first.
 bool speaks_for_job();
 

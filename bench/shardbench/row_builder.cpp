@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/comm/bus_bandwidth.hpp"
+#include "bench/shardbench/bus_rate.hpp"
 #include "harness/comm/launch_env.hpp"
 #include "kernels/gemm/blas_host.hpp"
 #include "kernels/kernel_set.hpp"
@@ -46,16 +46,6 @@ std::int64_t group_size(StepProgram const& program, std::size_t label) {
   return 0;
 }
 
-CommCall call_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::all_reduce: return CommCall::all_reduce;
-    case OpKind::reduce_scatter: return CommCall::reduce_scatter;
-    case OpKind::all_gather: return CommCall::all_gather;
-    case OpKind::all_to_all: return CommCall::all_to_all;
-    default: return CommCall::send_receive;
-  }
-}
-
 void set_op_rates(OpsRow& row, OpKind kind, std::int64_t ranks) {
   double const seconds = 1e-6 * *row.p50_us;
   if (seconds <= 0) return;
@@ -63,8 +53,8 @@ void set_op_rates(OpsRow& row, OpKind kind, std::int64_t ranks) {
     if (*row.flops > 0) row.tflops = *row.flops / seconds / 1e12;
     return;
   }
-  row.algbw_gb_per_s = algbw_gb_per_s(*row.bytes, seconds);
-  row.busbw_gb_per_s = busbw_gb_per_s(call_of(kind), static_cast<int>(ranks), *row.bytes, seconds);
+  row.algbw_gb_per_s = *row.bytes / seconds / 1e9;
+  row.busbw_gb_per_s = bus_rate(kind, ranks, *row.bytes, seconds);
 }
 
 }  // namespace

@@ -1,4 +1,199 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include "bench/shardbench/child_job.hpp"
 #include "bench/shardbench/commands.hpp"
+#include "bench/shardbench/outputs.hpp"
+#include "bench/shardbench/point_worker.hpp"
+#include "bench/shardbench/progress.hpp"
+#include "bench/shardbench/supervisor.hpp"
+#include "bench/shardbench/text.hpp"
+#include "harness/config/field_text.hpp"
+#include "harness/record/fingerprint.hpp"
+#include "harness/report/csv.hpp"
+#include "kernels/core/error.hpp"
+#include "kernels/gemm/blas_host.hpp"
+
 namespace shardbench {
-int sweep_command(Arguments const&) { return 0; }
+namespace {
+
+/// Commands that already have a row in the file.
+std::set<std::string> commands_in(std::string const& path) {
+  std::set<std::string> commands;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::file_size(path, ignored) == 0) return commands;
+  CsvTable const table = read_csv(path);
+  std::size_t const column = table.column("command");
+  for (CsvRecord const& row : table.rows) commands.insert(row[column]);
+  return commands;
 }
+
+/// A sweep as it goes: its points, what became of them, and where that is told.
+class Sweep {
+ public:
+  explicit Sweep(Arguments const& arguments)
+      : arguments_(arguments), out_(arguments.option("out")), json_(arguments.has("json")), human_(json_ ? stderr : stdout), points_(sweep_points(arguments)) {
+    if (arguments.has("timeout")) timeout_seconds_ = parse_number("timeout", arguments.option("timeout"), 0.001, number_limit);
+    for (SweepPoint const& point : points_)
+      if (point.skipped.empty()) check_device(point.experiment.device);
+    outcomes_.resize(points_.size());
+    rows_.resize(points_.size());
+    if (arguments.has("resume")) leave_out_done();
+  }
+
+  /// Points that are to run, by index; the illegal ones get their rows here.
+  std::vector<std::size_t> start(bool writes) {
+    std::vector<std::size_t> runnable;
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      if (done_before_[i]) continue;
+      if (points_[i].skipped.empty())
+        runnable.push_back(i);
+      else
+        skip(i, writes);
+    }
+    return runnable;
+  }
+
+  int supervise() {
+    std::vector<std::size_t> const runnable = start(true);
+    announce(runnable.size());
+    Progress progress(human_, runnable.size());
+    SupervisorOptions options{out_, json_, timeout_seconds_, arguments_.mpirun_arguments};
+    Supervisor supervisor(
+        points_, std::move(options), [&](std::size_t i) { progress.begin(points_[i].name); },
+        [&](std::size_t i, PointOutcome const& outcome, std::string const& row) {
+          set(i, outcome, row);
+          progress.end(points_[i].name, outcome);
+        });
+    watch_for_interrupt();
+    bool const whole = supervisor.run(runnable);
+    progress.finish();
+    if (!whole) fmt::print(human_, "interrupted: the rows so far are kept, --resume goes on from there\n");
+    return whole ? finish() : (finish(), 1);
+  }
+
+  /// Under mpirun or srun: every rank walks through the points, and nobody can start a job again.
+  int join() {
+    Job job;
+    std::int64_t const size = job.world().size();
+    for (SweepPoint& point : points_)
+      if (point.skipped.empty() && point.experiment.ranks != size)
+        point.skipped = fmt::format("uses {} ranks, the launcher started {}", point.experiment.ranks, size);
+    share_done_before(job);
+    std::vector<std::size_t> const runnable = start(job.first());
+    Progress progress(human_, runnable.size());
+    for (std::size_t const i : runnable) {
+      FinishedPoint const finished = finish_point(job, points_[i].experiment);
+      set(i, outcome_of(finished.row), json_ ? json_of(finished.row) : std::string());
+      if (!job.first()) continue;
+      append_result(out_, finished.row, finished.ops);
+      progress.end(points_[i].name, outcomes_[i].value());
+    }
+    return job.first() ? finish() : exit_code();
+  }
+
+ private:
+  void leave_out_done() {
+    std::set<std::string> const commands = out_.empty() ? std::set<std::string>() : commands_in(out_);
+    for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = commands.contains(points_[i].command);
+  }
+
+  /// Rank 0 has read the file, others may have seen it half a sweep later.
+  void share_done_before(Job& job) {
+    std::string flags;
+    for (std::size_t i = 0; i < points_.size(); ++i) flags += done_before_[i] ? '1' : '0';
+    flags = job.from_first(flags);
+    for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = flags[i] == '1';
+  }
+
+  void set(std::size_t i, PointOutcome const& outcome, std::string const& row) {
+    outcomes_[i] = outcome;
+    rows_[i] = row;
+  }
+
+  void skip(std::size_t i, bool writes) {
+    ReportRow row = start_row(points_[i].experiment, Source::measured);
+    row.outcome = Outcome::skipped;
+    row.reason = points_[i].skipped;
+    if (!fingerprint_) fingerprint_ = take_fingerprint(blas_description(), MpiProcess::library_version());
+    set_fingerprint(row, *fingerprint_, row.experiment.ranks);
+    row.ranks_per_core.reset();  // nothing ran
+    if (writes) append_result(out_, row, {});
+    set(i, outcome_of(row), json_ ? json_of(row) : std::string());
+  }
+
+  void announce(std::size_t runnable) const {
+    std::size_t done = 0;
+    for (auto const& [index, yes] : done_before_) done += yes ? 1 : 0;
+    fmt::print(human_, "{} points: {} to run, {} not legal here{}\n", points_.size(), runnable, points_.size() - runnable - done,
+               done > 0 ? fmt::format(", {} already in {}", done, out_) : "");
+    std::fflush(human_);
+  }
+
+  int exit_code() const {
+    for (auto const& o : outcomes_)
+      if (o && o->outcome != Outcome::passed && o->outcome != Outcome::skipped) return 1;
+    return 0;
+  }
+
+  int finish() const {
+    if (json_) {
+      std::vector<std::string> rows;
+      for (std::string const& row : rows_)
+        if (!row.empty()) rows.push_back(row);
+      fmt::print("[{}]\n", fmt::join(rows, ",\n"));
+    } else {
+      print_table();
+    }
+    print_counts();
+    return exit_code();
+  }
+
+  void print_table() const {
+    auto const cell = [](std::optional<double> v, int digits) { return v ? fmt::format("{:.{}f}", *v, digits) : std::string("-"); };
+    std::vector<std::vector<std::string>> table{{"configuration", "outcome", "step ms", "tokens/s", "compute ms", "exposed ms", "idle ms", "max_rel_error"}};
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      if (!outcomes_[i]) continue;
+      PointOutcome const& o = *outcomes_[i];
+      table.push_back({points_[i].name, std::string(to_string(o.outcome)), cell(o.step_ms, 2), cell(o.tokens_per_s, 0), cell(o.compute_ms, 2),
+                       cell(o.exposed_ms, 2), cell(o.idle_ms, 2), o.max_rel_error ? fmt::format("{:.1e}", *o.max_rel_error) : "-"});
+    }
+    fmt::print("\n");
+    for (std::string const& line : table_lines(table)) fmt::print("{}\n", line);
+  }
+
+  void print_counts() const {
+    std::array<std::size_t, static_cast<std::size_t>(Outcome::size_)> counts{};
+    for (auto const& o : outcomes_)
+      if (o) ++counts[static_cast<std::size_t>(o->outcome)];
+    std::string text;
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      if (counts[i] > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[i], to_string(static_cast<Outcome>(i)));
+    fmt::print(human_, "\n{}{}\n", text.empty() ? "nothing to do" : text, out_.empty() ? "" : fmt::format("; rows in {}", out_));
+  }
+
+  Arguments const& arguments_;
+  std::string out_;
+  bool json_;
+  std::FILE* human_;
+  double timeout_seconds_ = 300;
+  std::vector<SweepPoint> points_;
+  std::map<std::size_t, bool> done_before_;
+  std::vector<std::optional<PointOutcome>> outcomes_;
+  std::vector<std::string> rows_;  ///< JSON, when asked for
+  std::optional<Fingerprint> fingerprint_;
+};
+
+}  // namespace
+
+int sweep_command(Arguments const& arguments) {
+  if (arguments.has("resume") && !arguments.has("out")) throw InputError("--resume: needs --out, the file to go on from");
+  if (speaks_for_job()) check_outputs(arguments.option("out"));
+  Sweep sweep(arguments);
+  return MpiProcess::launched() ? sweep.join() : sweep.supervise();
+}
+
+}  // namespace shardbench

@@ -1,0 +1,124 @@
+#include "bench/shardbench/supervisor.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "bench/shardbench/child_job.hpp"
+#include "bench/shardbench/launcher.hpp"
+#include "bench/shardbench/outputs.hpp"
+#include "bench/shardbench/point_worker.hpp"
+#include "harness/record/fingerprint.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr double start_seconds = 60;  // what a job may take to start, on top of the first point's time
+
+/// The list of points of a job, removed with this object.
+class PointFile {
+ public:
+  PointFile(std::vector<SweepPoint> const& points, std::vector<std::size_t> const& indices) {
+    std::string name = (std::filesystem::temp_directory_path() / "shardbench-points-XXXXXX").string();
+    int const fd = mkstemp(name.data());
+    VALIDATE(fd >= 0, fmt::format("{} cannot be made", name));
+    close(fd);
+    path_ = name;
+    std::ofstream file(path_);
+    for (std::size_t const index : indices) file << line_of_point(index, points[index].experiment) << '\n';
+    file.close();
+    VALIDATE(file, fmt::format("{} cannot be written", path_));
+  }
+  ~PointFile() { unlink(path_.c_str()); }
+  PointFile(PointFile const&) = delete;
+  PointFile& operator=(PointFile const&) = delete;
+  std::string const& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+Supervisor::Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions options, Begin begin, End end)
+    : points_(points), options_(std::move(options)), begin_(std::move(begin)), end_(std::move(end)) {}
+
+bool Supervisor::run(std::vector<std::size_t> const& indices) {
+  std::vector<std::int64_t> rank_counts;
+  for (std::size_t const i : indices)
+    if (std::ranges::find(rank_counts, points_[i].experiment.ranks) == rank_counts.end()) rank_counts.push_back(points_[i].experiment.ranks);
+  for (std::int64_t const ranks : rank_counts) {
+    std::vector<std::size_t> group;
+    std::ranges::copy_if(indices, std::back_inserter(group), [&](std::size_t i) { return points_[i].experiment.ranks == ranks; });
+    if (!run_group(ranks, std::move(group))) return false;
+  }
+  return true;
+}
+
+bool Supervisor::run_group(std::int64_t ranks, std::vector<std::size_t> waiting) {
+  while (!waiting.empty())
+    if (!run_job(ranks, waiting)) return false;
+  return true;
+}
+
+bool Supervisor::run_job(std::int64_t ranks, std::vector<std::size_t>& waiting) {
+  PointFile const file(points_, waiting);
+  std::vector<std::string> words{"worker", "--points", file.path()};
+  if (!options_.out.empty()) words.insert(words.end(), {"--out", options_.out});
+  if (options_.json) words.emplace_back("--json");
+  ChildJob job(launch_of(ranks, options_.mpirun_arguments, words));
+  std::optional<std::size_t> current;
+  double patience = options_.timeout_seconds + start_seconds;
+  for (std::string line;;) {
+    switch (job.next(patience, line)) {
+      case ChildJob::Event::line: {
+        auto const message = parse_worker_line(line);
+        if (!message || std::ranges::find(waiting, message->index) == waiting.end()) break;
+        current = message->done ? std::nullopt : std::optional(message->index);
+        patience = options_.timeout_seconds;
+        if (!message->done) begin_(message->index);
+        if (!message->done) break;
+        std::erase(waiting, message->index);
+        end_(message->index, message->outcome, message->row);
+        break;
+      }
+      case ChildJob::Event::interrupted:
+        job.stop();
+        return false;
+      case ChildJob::Event::timeout: {
+        job.stop();
+        std::size_t const late = current.value_or(waiting.empty() ? 0 : waiting.front());
+        if (std::erase(waiting, late) > 0) give_up(late, Outcome::timeout, fmt::format("not done after {:g} s (--timeout)", options_.timeout_seconds));
+        return true;
+      }
+      case ChildJob::Event::ended: {
+        std::string const problem = job.problem();
+        if (current) {
+          std::erase(waiting, *current);
+          give_up(*current, Outcome::failed, problem.empty() ? "the job ended without a word" : problem);
+        } else if (!waiting.empty()) {
+          throw Error(fmt::format("a job of {} ranks ended before its next configuration began: {}", ranks, problem.empty() ? "exit status 0" : problem));
+        }
+        return true;
+      }
+    }
+  }
+}
+
+void Supervisor::give_up(std::size_t index, Outcome outcome, std::string const& reason) {
+  ReportRow row = start_row(points_[index].experiment, Source::measured);
+  row.outcome = outcome;
+  row.reason = reason;
+  // No rank is left to ask for its MPI and BLAS.
+  set_fingerprint(row, take_fingerprint("", ""), row.experiment.ranks);
+  append_result(options_.out, row, {});
+  end_(index, outcome_of(row), options_.json ? json_of(row) : std::string());
+}
+
+}  // namespace shardbench
