@@ -17,13 +17,15 @@ std::filesystem::path plugin_path(DeviceKind kind) {
   std::string const name = kind == DeviceKind::cuda ? "libshardbench_cuda.so" : "libshardbench_cuda_emulated.so";
   std::error_code none;
   auto const folder = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
-  for (auto const& candidate : {folder / name, folder.parent_path() / "lib" / name, folder.parent_path().parent_path() / "lib" / name})
+  for (auto const& candidate :
+       {folder / name, folder.parent_path() / "lib" / name, folder.parent_path().parent_path() / "lib" / name})
     if (std::filesystem::exists(candidate, none)) return candidate;
   return {};
 }
 
 std::string no_plugin(DeviceKind kind) {
-  if (kind == DeviceKind::cuda) return "this build has no CUDA back end (libshardbench_cuda.so; build where nvcc and NCCL are found)";
+  if (kind == DeviceKind::cuda)
+    return "this build has no CUDA back end (libshardbench_cuda.so; build where nvcc and NCCL are found)";
   return "this build has no emulated GPU (libshardbench_cuda_emulated.so; it is part of test builds only)";
 }
 
@@ -44,7 +46,8 @@ struct DeviceHandle::Plugin {
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) return fmt::format("the CUDA back end cannot be opened: {}", dlerror());
     make_device = reinterpret_cast<MakeDeviceFunction>(dlsym(library, "shardbench_make_device"));
-    make_communicator = reinterpret_cast<MakeNcclCommunicatorFunction>(dlsym(library, "shardbench_make_nccl_communicator"));
+    make_communicator =
+        reinterpret_cast<MakeNcclCommunicatorFunction>(dlsym(library, "shardbench_make_nccl_communicator"));
     versions = reinterpret_cast<CudaVersionsFunction>(dlsym(library, "shardbench_cuda_versions"));
     if (!make_device || !make_communicator || !versions) return fmt::format("{} is of another version", path.string());
     return {};
@@ -57,7 +60,8 @@ DeviceHandle::~DeviceHandle() = default;
 
 DeviceHandle DeviceHandle::open(DeviceKind kind, int ordinal) {
   DeviceHandle handle;
-  if (kind == DeviceKind::automatic) kind = device_problem(DeviceKind::cuda).empty() ? DeviceKind::cuda : DeviceKind::cpu;
+  if (kind == DeviceKind::automatic)
+    kind = device_problem(DeviceKind::cuda).empty() ? DeviceKind::cuda : DeviceKind::cpu;
   if (kind == DeviceKind::cpu) {
     handle.device_ = make_host_device();
     return handle;
@@ -76,7 +80,8 @@ bool DeviceHandle::is_host() const { return !plugin_; }
 std::unique_ptr<Communicator> DeviceHandle::connect(Communicator& host_world, double timeout_seconds) const {
   VALIDATE(plugin_, "the CPU's communicators are the host's own");
   std::array<char, 512> error{};
-  std::unique_ptr<Communicator> world(plugin_->make_communicator(&host_world, device_.get(), timeout_seconds, error.data(), error.size()));
+  std::unique_ptr<Communicator> world(
+      plugin_->make_communicator(&host_world, device_.get(), timeout_seconds, error.data(), error.size()));
   VALIDATE(world, std::string(error.data()));
   return world;
 }

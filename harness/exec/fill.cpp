@@ -30,15 +30,18 @@ std::vector<float> parameter_values(Parameter const& p, std::uint64_t seed) {
         auto const element = static_cast<std::uint64_t>(row * p.global_cols + p.col_begin + c);
         float const noise = random_normal(key, element);
         // Ones and zeros get a little noise: a norm of all ones would hide a wrong slice.
-        values[i] = p.init == InitKind::ones ? 1 + 0.1f * noise : (p.init == InitKind::zeros ? 0.1f : 1.0f) * p.init_scale * noise;
+        values[i] = p.init == InitKind::ones ? 1 + 0.1f * noise
+                                             : (p.init == InitKind::zeros ? 0.1f : 1.0f) * p.init_scale * noise;
       }
     }
   }
   return values;
 }
 
-std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t position, std::int64_t seq, std::int64_t vocab) {
-  std::uint64_t const bits = random_bits(tensor_key(seed, "tokens"), static_cast<std::uint64_t>(sample * (seq + 1) + position));
+std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t position, std::int64_t seq,
+                      std::int64_t vocab) {
+  std::uint64_t const bits =
+      random_bits(tensor_key(seed, "tokens"), static_cast<std::uint64_t>(sample * (seq + 1) + position));
   return static_cast<std::int32_t>(bits % static_cast<std::uint64_t>(vocab));
 }
 
@@ -48,9 +51,13 @@ void Runner::initialize(std::uint64_t seed) {
   for (std::size_t id = 0; id < program_.tensors.size(); ++id) {
     Tensor const& t = program_.tensors[id];
     auto const& place = plan_.places[id];
-    bool const zero = t.role == TensorRole::optimizer || t.role == TensorRole::gradient || t.role == TensorRole::parameter;
-    if (place.residence != Residence::persistent || !zero || program_.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id)) continue;
-    device_.fill_bytes(arena_.at(static_cast<std::size_t>(place.offset)), 0, static_cast<std::size_t>(t.bytes()), stream);
+    bool const zero =
+        t.role == TensorRole::optimizer || t.role == TensorRole::gradient || t.role == TensorRole::parameter;
+    if (place.residence != Residence::persistent || !zero ||
+        program_.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id))
+      continue;
+    device_.fill_bytes(arena_.at(static_cast<std::size_t>(place.offset)), 0, static_cast<std::size_t>(t.bytes()),
+                       stream);
   }
   fill_parameters(seed);
   fill_inputs(seed);
@@ -67,9 +74,12 @@ void Runner::fill_parameters(std::uint64_t seed) {
       auto const offset = program_.tensors[static_cast<std::size_t>(p.weight)].storage_offset;
       std::ranges::copy(values, whole.begin() + offset);
     }
-    auto const shard = std::span(whole).subspan(static_cast<std::size_t>(bucket.shard_begin), static_cast<std::size_t>(bucket.shard_elements));
-    if (bucket.weight_shard == no_tensor) write(bucket.weights, whole);
-    else write(bucket.weight_shard, shard);
+    auto const shard = std::span(whole).subspan(static_cast<std::size_t>(bucket.shard_begin),
+                                                static_cast<std::size_t>(bucket.shard_elements));
+    if (bucket.weight_shard == no_tensor)
+      write(bucket.weights, whole);
+    else
+      write(bucket.weight_shard, shard);
     if (bucket.master != no_tensor) write(bucket.master, shard);
   }
 }
@@ -87,14 +97,16 @@ void Runner::fill_inputs(std::uint64_t seed) {
   Stream& stream = *queue(StreamId::compute).stream;
   StepProgram const& p = program_;
   auto const at = [&](TensorId id, std::int32_t m) { return Operands(program_, plan_, arena_, m).at({id, 0, 0}); };
-  // Rows are (sequence, batch), sequence outermost. Contiguous slices of the sequence; zigzag ones come with ring attention.
+  // Rows are (sequence, batch), sequence outermost. Contiguous slices of the sequence; zigzag ones come with ring
+  // attention.
   std::int64_t const first = p.local_seq * p.coordinate[static_cast<std::size_t>(Axis::cp)];
   std::vector<std::int32_t> positions;
   for (std::int64_t s = 0; s < p.local_seq; ++s) positions.push_back(static_cast<std::int32_t>(first + s));
   put(device_, at(p.positions, 0), positions, stream);
   if (p.ids == no_tensor) return;
   std::vector<std::int32_t> per_token;
-  for (std::int32_t const position : positions) per_token.insert(per_token.end(), static_cast<std::size_t>(p.micro_batch), position);
+  for (std::int32_t const position : positions)
+    per_token.insert(per_token.end(), static_cast<std::size_t>(p.micro_batch), position);
   put(device_, at(p.token_positions, 0), per_token, stream);
   for (std::int32_t m = 0; m < static_cast<std::int32_t>(p.microbatches); ++m) {
     std::vector<std::int32_t> ids, targets;
@@ -118,8 +130,10 @@ void Runner::fill_borders(std::uint64_t seed) {
       Tensor const& t = program_.tensors[static_cast<std::size_t>(id)];
       std::uint64_t const key = tensor_key(seed, gradient ? "output_gradient" : "input");
       std::int64_t const rows = t.rows / program_.micro_batch;
-      bool const cut = is_shard(program_.tensors[static_cast<std::size_t>(id)].placement[static_cast<std::size_t>(Axis::tp)], 0);
-      std::int64_t const first = program_.local_seq * program_.coordinate[static_cast<std::size_t>(Axis::cp)] + (cut ? rows * program_.coordinate[static_cast<std::size_t>(Axis::tp)] : 0);
+      bool const cut =
+          is_shard(program_.tensors[static_cast<std::size_t>(id)].placement[static_cast<std::size_t>(Axis::tp)], 0);
+      std::int64_t const first = program_.local_seq * program_.coordinate[static_cast<std::size_t>(Axis::cp)] +
+                                 (cut ? rows * program_.coordinate[static_cast<std::size_t>(Axis::tp)] : 0);
       // As large as a mean over tokens makes them, so that sums over the batch stay near one.
       float const scale = gradient ? 1.0f / static_cast<float>(program_.seq * program_.global_batch) : 1.0f;
       for (std::int32_t m = 0; m < static_cast<std::int32_t>(program_.microbatches); ++m) {
@@ -129,7 +143,8 @@ void Runner::fill_borders(std::uint64_t seed) {
           for (std::int64_t b = 0; b < program_.micro_batch; ++b) {
             std::int64_t const sample = program_.first_sample + m * program_.micro_batch + b;
             std::int64_t const row = sample * program_.seq + first + s;
-            for (std::int64_t c = 0; c < t.cols; ++c) values.push_back(scale * random_normal(key, static_cast<std::uint64_t>(row * t.cols + c)));
+            for (std::int64_t c = 0; c < t.cols; ++c)
+              values.push_back(scale * random_normal(key, static_cast<std::uint64_t>(row * t.cols + c)));
           }
         write(id, values, m);
       }

@@ -39,17 +39,28 @@ void CommCall::call() const {
   auto const size = static_cast<std::size_t>(communicator->size());
   auto const share = [&](BufferView whole) { return BufferView{whole.data, whole.count / size, whole.dtype}; };
   switch (kind) {
-    case OpKind::all_reduce: communicator->all_reduce(to, reduce, *stream); break;
-    case OpKind::reduce_scatter: communicator->reduce_scatter(from, share(to), *stream); break;
-    case OpKind::all_gather: communicator->all_gather(share(from), to, *stream); break;
+    case OpKind::all_reduce:
+      communicator->all_reduce(to, reduce, *stream);
+      break;
+    case OpKind::reduce_scatter:
+      communicator->reduce_scatter(from, share(to), *stream);
+      break;
+    case OpKind::all_gather:
+      communicator->all_gather(share(from), to, *stream);
+      break;
     case OpKind::all_to_all: {
       std::vector<std::size_t> const counts(size, from.count / size);
       communicator->all_to_all(from, counts, to, counts, *stream);
       break;
     }
-    case OpKind::send: communicator->send(from, peer, tag, *stream); break;
-    case OpKind::receive: communicator->receive(to, peer, tag, *stream); break;
-    default: throw Error(fmt::format("{} is no communication", to_string(kind)));
+    case OpKind::send:
+      communicator->send(from, peer, tag, *stream);
+      break;
+    case OpKind::receive:
+      communicator->receive(to, peer, tag, *stream);
+      break;
+    default:
+      throw Error(fmt::format("{} is no communication", to_string(kind)));
   }
 }
 
@@ -60,7 +71,9 @@ void CommCall::run() const {
     return;
   }
   // Its first element goes ahead: when it is there, so is the sender.
-  if (kind == OpKind::send) communicator->send({from.data, std::min<std::size_t>(1, from.count), from.dtype}, peer, tag + announcement, *stream);
+  if (kind == OpKind::send)
+    communicator->send({from.data, std::min<std::size_t>(1, from.count), from.dtype}, peer, tag + announcement,
+                       *stream);
   if (kind == OpKind::receive) {
     std::size_t const wait = timeline->open(lane, wait_label | label, microbatch, *stream);
     communicator->receive({to.data, std::min<std::size_t>(1, to.count), to.dtype}, peer, tag + announcement, *stream);

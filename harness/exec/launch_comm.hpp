@@ -17,7 +17,7 @@ struct CommCall {
   Communicator* verifier = nullptr;  ///< ranks compare the call on it first, unless nullptr
   Stream* stream = nullptr;
   std::uint64_t group_name = 0, order = 0;
-  Timeline* timeline = nullptr;      ///< spans are kept when given
+  Timeline* timeline = nullptr;  ///< spans are kept when given
   Lane lane = Lane::tp;
   std::uint32_t label = 0, wait_label = 0;
   std::string_view name;

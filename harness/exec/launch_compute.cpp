@@ -80,7 +80,8 @@ void norm_forward(Launch const& l) {
   NormForwardArgs a;
   a.kind = s.kind;
   a.x = l.data.at(l.in(0)), a.residual = l.data.at(l.in(1)), a.weight = l.data.at(l.in(2)), a.bias = l.data.at(l.in(3));
-  a.y = l.data.at(l.out(0)), a.mean = l.data.as<float>(l.out(1)), a.rstd = l.data.as<float>(l.out(2)), a.sum = l.data.at(l.out(3));
+  a.y = l.data.at(l.out(0)), a.mean = l.data.as<float>(l.out(1)), a.rstd = l.data.as<float>(l.out(2)),
+  a.sum = l.data.at(l.out(3));
   a.rows = s.rows, a.cols = a.x_stride = a.y_stride = s.cols;
   a.eps = s.eps, a.weight_offset = s.weight_offset, a.dtype = l.precision();
   l.kernels.norm_forward(l.stream, a);
@@ -110,58 +111,72 @@ void rope(Launch const& l) {
 
 void activation_forward(Launch const& l) {
   auto const& s = std::get<ActivationShape>(l.op.shape);
-  l.kernels.activation_forward(l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.precision()});
+  l.kernels.activation_forward(
+      l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.precision()});
 }
 
 void activation_backward(Launch const& l) {
   auto const& s = std::get<ActivationShape>(l.op.shape);
-  l.kernels.activation_backward(l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.rows, s.cols, l.precision()});
+  l.kernels.activation_backward(l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)),
+                                           s.rows, s.cols, l.precision()});
 }
 
 void embedding_forward(Launch const& l) {
   auto const& s = std::get<EmbeddingShape>(l.op.shape);
-  l.kernels.embedding_forward(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision()});
+  l.kernels.embedding_forward(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)),
+                                         s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision()});
 }
 
 void embedding_backward(Launch const& l) {
   auto const& s = std::get<EmbeddingShape>(l.op.shape);
-  l.kernels.embedding_backward(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.as<float>(l.out(0)), s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision()});
+  l.kernels.embedding_backward(
+      l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.as<float>(l.out(0)), s.tokens, s.rows,
+                 s.cols, s.first_row, l.adds, l.precision()});
 }
 
 CrossEntropyShape loss_shape(Launch const& l) {
   auto const& s = std::get<CrossEntropyOpShape>(l.op.shape);
-  return {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), s.tokens, s.columns, s.first_column, s.valid_vocab, l.precision()};
+  return {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), s.tokens, s.columns, s.first_column, s.valid_vocab,
+          l.precision()};
 }
 
 void loss_max(Launch const& l) { l.kernels.cross_entropy_max(l.stream, {loss_shape(l), l.data.as<float>(l.out(0))}); }
-void loss_sum(Launch const& l) { l.kernels.cross_entropy_sum(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.out(0))}); }
+void loss_sum(Launch const& l) {
+  l.kernels.cross_entropy_sum(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.out(0))});
+}
 void loss_value(Launch const& l) {
   float const scale = std::get<CrossEntropyOpShape>(l.op.shape).scale;
-  l.kernels.cross_entropy_loss(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.out(0)), scale, l.adds});
+  l.kernels.cross_entropy_loss(l.stream,
+                               {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.out(0)), scale, l.adds});
 }
 void loss_backward(Launch const& l) {
   float const scale = std::get<CrossEntropyOpShape>(l.op.shape).scale;
-  l.kernels.cross_entropy_backward(l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.in(3)), l.data.at(l.out(0)), scale});
+  l.kernels.cross_entropy_backward(
+      l.stream, {loss_shape(l), l.data.as<float>(l.in(2)), l.data.as<float>(l.in(3)), l.data.at(l.out(0)), scale});
 }
 
 void add(Launch const& l) {
   auto const& s = std::get<BlockShape>(l.op.shape);
-  l.kernels.add(l.stream, {l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.rows * s.cols, s.scale, l.data.dtype(l.out(0))});
+  l.kernels.add(l.stream, {l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), s.rows * s.cols, s.scale,
+                           l.data.dtype(l.out(0))});
 }
 
 void column_sum(Launch const& l) {
   auto const& s = std::get<BlockShape>(l.op.shape);
-  l.kernels.column_sum(l.stream, {l.data.at(l.in(0)), l.data.as<float>(l.out(0)), s.rows, s.cols, l.adds, l.data.dtype(l.in(0))});
+  l.kernels.column_sum(l.stream,
+                       {l.data.at(l.in(0)), l.data.as<float>(l.out(0)), s.rows, s.cols, l.adds, l.data.dtype(l.in(0))});
 }
 
 void copy_block(Launch const& l) {
   auto const& s = std::get<BlockShape>(l.op.shape);
   if (l.adds) {
-    l.kernels.add(l.stream, {l.data.at(l.out(0)), l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows * s.cols, 1, l.data.dtype(l.out(0))});
+    l.kernels.add(l.stream, {l.data.at(l.out(0)), l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows * s.cols, 1,
+                             l.data.dtype(l.out(0))});
     return;
   }
-  l.kernels.copy_block(l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.in(0).stride > 0 ? l.in(0).stride : s.cols,
-                                  l.out(0).stride > 0 ? l.out(0).stride : s.cols, l.data.dtype(l.in(0)), l.data.dtype(l.out(0))});
+  l.kernels.copy_block(
+      l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.in(0).stride > 0 ? l.in(0).stride : s.cols,
+                 l.out(0).stride > 0 ? l.out(0).stride : s.cols, l.data.dtype(l.in(0)), l.data.dtype(l.out(0))});
 }
 
 void adamw(Launch const& l) {
@@ -206,7 +221,8 @@ constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
 
 }  // namespace
 
-void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds, OptimizerSettings const& optimizer, std::int64_t step) {
+void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds,
+                    OptimizerSettings const& optimizer, std::int64_t step) {
   LaunchFunction const launch = launchers[static_cast<std::size_t>(op.kind)];
   VALIDATE(launch, fmt::format("no kernel runs {}", to_string(op.kind)));
   launch({kernels, stream, op, operands, adds, optimizer, step});

@@ -16,7 +16,8 @@ constexpr int instrumented_iterations = 3;
 /// Small sums and maxima over the ranks of the job.
 class Agreement {
  public:
-  explicit Agreement(Communicator& world) : world_(world), device_(make_host_device()), stream_(device_->make_stream(StreamKind::compute)) {}
+  explicit Agreement(Communicator& world)
+      : world_(world), device_(make_host_device()), stream_(device_->make_stream(StreamKind::compute)) {}
   double maximum(double value) { return reduce(value, ReduceOp::max); }
   double mean(double value) { return reduce(value, ReduceOp::sum) / world_.size(); }
   double sum(double value) { return reduce(value, ReduceOp::sum); }
@@ -31,7 +32,9 @@ class Agreement {
   std::unique_ptr<Stream> stream_;
 };
 
-double now_ms() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Steps of a runner with their numbers for the optimizer.
 class Stepper {
@@ -87,7 +90,8 @@ std::size_t spans_per_step(Runner const& runner) {
 /// Adds up what instrumented steps tell.
 class Instrumented {
  public:
-  Instrumented(Agreement& agree, StepProgram const& program, Measurement& out) : agree_(agree), program_(program), out_(out) {}
+  Instrumented(Agreement& agree, StepProgram const& program, Measurement& out)
+      : agree_(agree), program_(program), out_(out) {}
 
   void add(Stepper::Marked marked) {
     std::vector<Span> work, waits;
@@ -98,11 +102,13 @@ class Instrumented {
       (wait ? waits : work).push_back(span);
     }
     Breakdown const b = break_down(work, waits, marked.start, marked.end);
-    out_.max_identity_error_ms = std::max(out_.max_identity_error_ms, std::abs(b.step_ms - b.compute_ms - b.exposed_comm_ms - b.idle_ms));
+    out_.max_identity_error_ms =
+        std::max(out_.max_identity_error_ms, std::abs(b.step_ms - b.compute_ms - b.exposed_comm_ms - b.idle_ms));
     auto const add_to = [&](double& slot, double value) { slot += value / instrumented_iterations; };
     Breakdown& total = out_.breakdown;
     add_to(total.step_ms, b.step_ms), add_to(total.compute_ms, b.compute_ms), add_to(total.comm_ms, b.comm_ms);
-    add_to(total.exposed_comm_ms, b.exposed_comm_ms), add_to(total.idle_ms, b.idle_ms), add_to(total.bubble_ms, b.bubble_ms);
+    add_to(total.exposed_comm_ms, b.exposed_comm_ms), add_to(total.idle_ms, b.idle_ms),
+        add_to(total.bubble_ms, b.bubble_ms);
     for (int lane = 0; lane < static_cast<int>(Lane::size_); ++lane) {
       add_to(total.comm_axis_ms[lane], b.comm_axis_ms[lane]);
       add_to(total.exposed_axis_ms[lane], b.exposed_axis_ms[lane]);
@@ -114,7 +120,9 @@ class Instrumented {
 
   void finish() {
     Breakdown& b = out_.breakdown;
-    for (double* slot : {&b.step_ms, &b.compute_ms, &b.comm_ms, &b.exposed_comm_ms, &b.idle_ms, &b.bubble_ms, &out_.optimizer_ms}) *slot = agree_.mean(*slot);
+    for (double* slot :
+         {&b.step_ms, &b.compute_ms, &b.comm_ms, &b.exposed_comm_ms, &b.idle_ms, &b.bubble_ms, &out_.optimizer_ms})
+      *slot = agree_.mean(*slot);
     for (double& slot : b.comm_axis_ms) slot = agree_.mean(slot);
     for (double& slot : b.exposed_axis_ms) slot = agree_.mean(slot);
     out_.max_identity_error_ms = agree_.maximum(out_.max_identity_error_ms);
@@ -122,7 +130,8 @@ class Instrumented {
       double total = 0;
       for (double const t : times) total += t;
       std::ranges::sort(times);
-      out_.labels.push_back({label, static_cast<std::int64_t>(times.size()) / instrumented_iterations, 1e3 * quantile(times, 0.5), total / instrumented_iterations});
+      out_.labels.push_back({label, static_cast<std::int64_t>(times.size()) / instrumented_iterations,
+                             1e3 * quantile(times, 0.5), total / instrumented_iterations});
     }
   }
 
@@ -155,14 +164,16 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   for (std::int64_t i = 0; i < e.warmup; ++i) stepper.warm_up();
   auto const before = runner.traffic();
   std::vector<double> steps;
-  SampleStop const stop{.target_ci_pct = e.target_ci_pct, .max_samples = e.max_iterations, .max_total = 1e3 * e.max_seconds};
+  SampleStop const stop{
+      .target_ci_pct = e.target_ci_pct, .max_samples = e.max_iterations, .max_total = 1e3 * e.max_seconds};
   // Every rank sees the same maxima, so all stop at the same iteration.
   do steps.push_back(agree.maximum(stepper.timed()));
   while (!stop.enough(steps));
   out.step_ms = summarize(steps);
   auto const after = runner.traffic();
   for (std::size_t a = 0; a < axis_count; ++a)
-    out.payload_bytes[a] = agree.mean(static_cast<double>(after[a].payload_bytes - before[a].payload_bytes) / static_cast<double>(steps.size()));
+    out.payload_bytes[a] = agree.mean(static_cast<double>(after[a].payload_bytes - before[a].payload_bytes) /
+                                      static_cast<double>(steps.size()));
   std::size_t const room = spans_per_step(runner);
   auto const timeline = device.info().backend == "cpu" ? make_host_timeline(room) : make_device_timeline(device, room);
   Instrumented instrumented(agree, runner.program(), out);

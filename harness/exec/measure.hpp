@@ -11,21 +11,21 @@ namespace shardbench {
 /// Measured times of one op label on this rank, per call.
 struct LabelTime {
   std::uint32_t label = 0;
-  std::int64_t count = 0;     ///< calls in one step
-  double p50_us = 0;          ///< median duration of a call
-  double total_ms = 0;        ///< sum over one step (mean of the instrumented steps)
+  std::int64_t count = 0;  ///< calls in one step
+  double p50_us = 0;       ///< median duration of a call
+  double total_ms = 0;     ///< sum over one step (mean of the instrumented steps)
 };
 
 /// What a configuration did. Equal on all ranks unless it says "this rank".
 struct Measurement {
-  Summary step_ms;                 ///< step = maximum over ranks, iterations without per-op marks
-  Breakdown breakdown;             ///< means over ranks, from instrumented iterations
-  double optimizer_ms = 0;         ///< of the instrumented steps, mean over ranks
-  double loss = 0;                 ///< sum over ranks' parts, 0 without a head
+  Summary step_ms;                                 ///< step = maximum over ranks, iterations without per-op marks
+  Breakdown breakdown;                             ///< means over ranks, from instrumented iterations
+  double optimizer_ms = 0;                         ///< of the instrumented steps, mean over ranks
+  double loss = 0;                                 ///< sum over ranks' parts, 0 without a head
   std::array<double, axis_count> payload_bytes{};  ///< this rank's communicators, one step, mean over ranks
-  double memory_bytes = 0;         ///< arena of the largest rank
-  std::vector<LabelTime> labels;   ///< this rank
-  std::vector<Span> spans;         ///< this rank, last instrumented step, times from its start
+  double memory_bytes = 0;                         ///< arena of the largest rank
+  std::vector<LabelTime> labels;                   ///< this rank
+  std::vector<Span> spans;                         ///< this rank, last instrumented step, times from its start
   std::optional<ParityReport> parity;
   double max_identity_error_ms = 0;  ///< |step - compute - exposed - idle|, largest over ranks and iterations
 };

@@ -22,7 +22,9 @@ class Operands {
   }
   Dtype dtype(TensorRef const& ref) const { return program_.tensors[static_cast<std::size_t>(ref.id)].dtype; }
   /// Elements between rows: what the operand says, or the tensor's own columns.
-  std::int64_t stride(TensorRef const& ref) const { return ref.stride > 0 ? ref.stride : program_.tensors[static_cast<std::size_t>(ref.id)].cols; }
+  std::int64_t stride(TensorRef const& ref) const {
+    return ref.stride > 0 ? ref.stride : program_.tensors[static_cast<std::size_t>(ref.id)].cols;
+  }
   StepProgram const& program() const { return program_; }
 
  private:

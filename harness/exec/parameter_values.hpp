@@ -14,6 +14,7 @@ std::uint64_t tensor_key(std::uint64_t seed, std::string_view name);
 std::vector<float> parameter_values(Parameter const& parameter, std::uint64_t seed);
 
 /// Token `position` of a sample's sequence of seq + 1 tokens (the last is only a target).
-std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t position, std::int64_t seq, std::int64_t vocab);
+std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t position, std::int64_t seq,
+                      std::int64_t vocab);
 
 }  // namespace shardbench

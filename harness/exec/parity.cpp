@@ -44,8 +44,14 @@ enum class Part { gradient, weight };
 /// Compares a sharded runner with rank 0's unsharded one, section by section.
 class Comparison {
  public:
-  Comparison(Runner& sharded, Runner* whole, StepProgram const& whole_program, Communicator& world, ParityReport& report)
-      : sharded_(sharded), whole_(whole), whole_program_(whole_program), world_(world), report_(report), mine_(sections_of(sharded.program())) {
+  Comparison(Runner& sharded, Runner* whole, StepProgram const& whole_program, Communicator& world,
+             ParityReport& report)
+      : sharded_(sharded),
+        whole_(whole),
+        whole_program_(whole_program),
+        world_(world),
+        report_(report),
+        mine_(sections_of(sharded.program())) {
     auto device = make_host_device();
     stream_ = device->make_stream(StreamKind::compute);
     device_ = std::move(device);
@@ -54,7 +60,8 @@ class Comparison {
   /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
   void compare(Part part, bool adopt) {
     std::vector<std::vector<float>> own = read_all(sharded_, part);
-    // What rounding leaves of a gradient that is zero in exact arithmetic (a key bias) is judged by the other gradients.
+    // What rounding leaves of a gradient that is zero in exact arithmetic (a key bias) is judged by the other
+    // gradients.
     double const floor = (whole_program_.precision == Dtype::f32 ? 0.05 : 0.25) * typical_rms(part);
     for (std::size_t i = 0; i < whole_program_.parameters.size(); ++i) {
       Parameter const& p = whole_program_.parameters[i];
@@ -62,7 +69,8 @@ class Comparison {
       check_health(p, global, part);
       std::int64_t row = 0;
       for (ParameterSection const& s : p.sections) {
-        auto const begin = static_cast<std::size_t>(row * p.cols), count = static_cast<std::size_t>(s.global_rows * p.cols);
+        auto const begin = static_cast<std::size_t>(row * p.cols),
+                   count = static_cast<std::size_t>(s.global_rows * p.cols);
         compare_section(s.key, p.cols, std::span(global).subspan(begin, count), own, part, floor, adopt);
         row += s.rows;
       }
@@ -98,7 +106,9 @@ class Comparison {
     for (Bucket const& bucket : p.buckets) {
       bool const shards = bucket.weight_shard != no_tensor;
       std::vector<float> whole(shards ? static_cast<std::size_t>(bucket.elements) : 0);
-      if (shards) std::ranges::copy(runner.read(part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard), whole.begin() + bucket.shard_begin);
+      if (shards)
+        std::ranges::copy(runner.read(part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard),
+                          whole.begin() + bucket.shard_begin);
       for (std::int32_t const i : bucket.parameters) {
         Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
         if (!shards) {
@@ -116,13 +126,18 @@ class Comparison {
     StepProgram const& p = sharded_.program();
     for (Bucket const& bucket : p.buckets) {
       if (bucket.weight_shard == no_tensor) {
-        for (std::int32_t const i : bucket.parameters) sharded_.write(p.parameters[static_cast<std::size_t>(i)].gradient, values[static_cast<std::size_t>(i)]);
+        for (std::int32_t const i : bucket.parameters)
+          sharded_.write(p.parameters[static_cast<std::size_t>(i)].gradient, values[static_cast<std::size_t>(i)]);
         continue;
       }
       std::vector<float> whole(static_cast<std::size_t>(bucket.elements));
       for (std::int32_t const i : bucket.parameters)
-        std::ranges::copy(values[static_cast<std::size_t>(i)], whole.begin() + p.tensors[static_cast<std::size_t>(p.parameters[static_cast<std::size_t>(i)].weight)].storage_offset);
-      sharded_.write(bucket.gradient_shard, std::span(whole).subspan(static_cast<std::size_t>(bucket.shard_begin), static_cast<std::size_t>(bucket.shard_elements)));
+        std::ranges::copy(
+            values[static_cast<std::size_t>(i)],
+            whole.begin() +
+                p.tensors[static_cast<std::size_t>(p.parameters[static_cast<std::size_t>(i)].weight)].storage_offset);
+      sharded_.write(bucket.gradient_shard, std::span(whole).subspan(static_cast<std::size_t>(bucket.shard_begin),
+                                                                     static_cast<std::size_t>(bucket.shard_elements)));
     }
   }
 
@@ -147,15 +162,18 @@ class Comparison {
 
   void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
     char const* const what = part == Part::gradient ? "gradient" : "weight";
-    if (std::ranges::any_of(values, [](float v) { return !std::isfinite(v); })) note(fmt::format("{} of {} is not finite in the unsharded step", what, p.name));
-    if (std::ranges::all_of(values, [](float v) { return v == 0; })) note(fmt::format("{} of {} is all zero in the unsharded step", what, p.name));
+    if (std::ranges::any_of(values, [](float v) { return !std::isfinite(v); }))
+      note(fmt::format("{} of {} is not finite in the unsharded step", what, p.name));
+    if (std::ranges::all_of(values, [](float v) { return v == 0; }))
+      note(fmt::format("{} of {} is all zero in the unsharded step", what, p.name));
   }
 
   void note(std::string const& problem) {
     if (report_.problem.empty()) report_.problem = problem;
   }
 
-  void compare_section(std::string const& key, std::int64_t cols, std::span<float const> global, std::vector<std::vector<float>>& own, Part part, double floor, bool adopt) {
+  void compare_section(std::string const& key, std::int64_t cols, std::span<float const> global,
+                       std::vector<std::vector<float>>& own, Part part, double floor, bool adopt) {
     auto const it = mine_.find(key);
     if (it == mine_.end()) return;
     double const rms = std::max(rms_of(global), floor);
@@ -165,13 +183,17 @@ class Comparison {
       for (std::int64_t r = 0; r < place.section->rows; ++r) {
         std::int64_t const row = place.section->row_begin + r;
         if (row >= place.section->global_rows) break;
-        // Elements of a row come from the same sums, so rounding is as large as the row is, whatever the other rows are.
-        double const scale = std::max(rms, rms_of(global.subspan(static_cast<std::size_t>(row * cols), static_cast<std::size_t>(cols))));
+        // Elements of a row come from the same sums, so rounding is as large as the row is, whatever the other rows
+        // are.
+        double const scale =
+            std::max(rms, rms_of(global.subspan(static_cast<std::size_t>(row * cols), static_cast<std::size_t>(cols))));
         for (std::int64_t c = 0; c < p.cols; ++c) {
           float& a = local[static_cast<std::size_t>((place.row_offset + r) * p.cols + c)];
           float const b = global[static_cast<std::size_t>(row * cols + p.col_begin + c)];
-          double const error = std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + scale);
-          if (owned(p, (place.row_offset + r) * p.cols + c, part)) record(std::isfinite(a) ? error : HUGE_VAL, key, part);
+          double const error =
+              std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + scale);
+          if (owned(p, (place.row_offset + r) * p.cols + c, part))
+            record(std::isfinite(a) ? error : HUGE_VAL, key, part);
           if (adopt) a = b;
         }
       }
@@ -181,7 +203,8 @@ class Comparison {
   /// Gradients that are sharded over dp are whole in this rank's shard only, and so are weights under ZeRO-3.
   bool owned(Parameter const& p, std::int64_t element, Part part) const {
     Bucket const& bucket = sharded_.program().buckets[static_cast<std::size_t>(p.bucket)];
-    if (bucket.shard_elements == bucket.elements || (part == Part::weight && bucket.weight_shard == no_tensor)) return true;
+    if (bucket.shard_elements == bucket.elements || (part == Part::weight && bucket.weight_shard == no_tensor))
+      return true;
     std::int64_t const at = sharded_.program().tensors[static_cast<std::size_t>(p.gradient)].storage_offset + element;
     return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;
   }
@@ -240,7 +263,8 @@ double parity_tolerance(Dtype precision) {
   return precision == Dtype::f32 ? 1e-4 : 32 * unit_roundoff(Dtype::bf16);
 }
 
-ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world, int steps) {
+ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
+                          int steps) {
   ParityReport report;
   report.tolerance = parity_tolerance(experiment.precision);
   StepProgram const whole_program = lower(unsharded(experiment), 0);

@@ -8,12 +8,12 @@ namespace shardbench {
 
 /// How far a sharded step is from the unsharded one.
 struct ParityReport {
-  double max_rel_error = 0;   ///< largest |a-b| / (|b| + rms) over loss, gradients and updated weights
+  double max_rel_error = 0;  ///< largest |a-b| / (|b| + rms) over loss, gradients and updated weights
   double loss_error = 0, gradient_error = 0, weight_error = 0;
   double loss = 0, reference_loss = 0;
   double tolerance = 0;
-  std::string worst;          ///< the tensor with the largest error
-  std::string problem;        ///< empty outputs, NaN; empty when there are none
+  std::string worst;    ///< the tensor with the largest error
+  std::string problem;  ///< empty outputs, NaN; empty when there are none
   bool passed() const { return problem.empty() && max_rel_error <= tolerance; }
 };
 
@@ -23,6 +23,7 @@ double parity_tolerance(Dtype precision);
 /// Runs `steps` steps sharded on all ranks of `world` and unsharded on rank 0, both on devices like `device`, and
 /// compares after each: loss, every gradient, and, with the optimizer fed the reference's gradients, every weight.
 /// Collective; all ranks get the same report. The runner's weights are initialised anew.
-ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world, int steps = 2);
+ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
+                          int steps = 2);
 
 }  // namespace shardbench

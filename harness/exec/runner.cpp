@@ -16,7 +16,9 @@ Lane lane_of(Axis axis) {
   return lanes[static_cast<std::size_t>(axis)];
 }
 
-std::ptrdiff_t pipeline_group(StepProgram const& program) { return std::ranges::find(program.groups, std::string("pp"), &Group::name) - program.groups.begin(); }
+std::ptrdiff_t pipeline_group(StepProgram const& program) {
+  return std::ranges::find(program.groups, std::string("pp"), &Group::name) - program.groups.begin();
+}
 
 StepProgram executable(StepProgram program) {
   std::string const reason = not_executable(program);
@@ -27,8 +29,13 @@ StepProgram executable(StepProgram program) {
 }  // namespace
 
 Runner::Runner(StepProgram program, Device& device, Communicator& world, RunnerOptions options)
-    : program_(executable(std::move(program))), device_(device), options_(options), replay_(program_), plan_(plan_memory(program_, replay_)),
-      arena_(device, static_cast<std::size_t>(plan_.arena_bytes)), tracker_(static_cast<std::size_t>(plan_.instance_count)) {
+    : program_(executable(std::move(program))),
+      device_(device),
+      options_(options),
+      replay_(program_),
+      plan_(plan_memory(program_, replay_)),
+      arena_(device, static_cast<std::size_t>(plan_.arena_bytes)),
+      tracker_(static_cast<std::size_t>(plan_.instance_count)) {
   split_groups(world);
   if (world.backend() == "nccl") split_edges(world);
   queue(StreamId::compute);
@@ -49,7 +56,9 @@ void Runner::split_groups(Communicator& world) {
     auto const position = std::ranges::find(group.members, program_.rank) - group.members.begin();
     groups_.push_back(world.split(color, static_cast<int>(position)));
     verifiers_.push_back(options_.verify_collectives ? world.split(color, static_cast<int>(position)) : nullptr);
-    if (groups_.back()) VALIDATE(groups_.back()->size() == size, fmt::format("group {} has {} ranks, {} expected", group.name, groups_.back()->size(), size));
+    if (groups_.back())
+      VALIDATE(groups_.back()->size() == size,
+               fmt::format("group {} has {} ranks, {} expected", group.name, groups_.back()->size(), size));
   }
 }
 
@@ -63,18 +72,20 @@ std::int64_t edge_between(std::int64_t a, std::int64_t b, std::int64_t stages) {
 
 }  // namespace
 
-/// Messages without tags keep their order, so each kind of message between each pair of stages has a communicator of its
-/// own: a stage that waits to send never stands before what it has to receive.
+/// Messages without tags keep their order, so each kind of message between each pair of stages has a communicator of
+/// its own: a stage that waits to send never stands before what it has to receive.
 void Runner::split_edges(Communicator& world) {
   std::int64_t const stages = program_.degree[static_cast<std::size_t>(Axis::pp)];
   if (stages == 1 || world.size() == 1) return;
   std::int64_t const position = program_.coordinate[static_cast<std::size_t>(Axis::pp)];
-  auto const column = static_cast<int>(program_.groups[static_cast<std::size_t>(pipeline_group(program_))].members.front());
+  auto const column =
+      static_cast<int>(program_.groups[static_cast<std::size_t>(pipeline_group(program_))].members.front());
   for (std::int32_t tag = 0; tag < 4; ++tag)
     for (int part = 0; part < 3; ++part) {
       // Even edges, odd edges, and the one that closes the ring: a rank is in at most one edge of each part.
       std::int64_t edge = part == 2 ? stages - 1 : position % 2 == part ? position : position - 1;
-      bool const inside = part == 2 ? stages > 2 && (position == 0 || position == stages - 1) : edge >= 0 && edge + 1 < stages;
+      bool const inside =
+          part == 2 ? stages > 2 && (position == 0 || position == stages - 1) : edge >= 0 && edge + 1 < stages;
       int const color = inside ? column * static_cast<int>(stages) + static_cast<int>(edge) : -1;
       auto pair = world.split(color, static_cast<int>(position));
       if (pair) edges_[{tag, edge}] = std::move(pair);
@@ -84,7 +95,8 @@ void Runner::split_edges(Communicator& world) {
 Communicator* Runner::channel_of(Op const& op, CommCall& call) {
   bool const message = op.kind == OpKind::send || op.kind == OpKind::receive;
   if (!message || edges_.empty()) return groups_[static_cast<std::size_t>(op.group)].get();
-  std::int64_t const position = program_.coordinate[static_cast<std::size_t>(Axis::pp)], stages = program_.degree[static_cast<std::size_t>(Axis::pp)];
+  std::int64_t const position = program_.coordinate[static_cast<std::size_t>(Axis::pp)],
+                     stages = program_.degree[static_cast<std::size_t>(Axis::pp)];
   call.peer = op.peer > position ? 1 : 0;
   return edges_.at({op.tag, edge_between(position, op.peer, stages)}).get();
 }
@@ -173,7 +185,8 @@ void Runner::communicate(Op const& op, Run const& run) {
   call.order = calls_[index]++;
   call.lane = lane_of(group.axis);
   call.label = op.label < 0 ? transfer_label() : static_cast<std::uint32_t>(op.label);
-  call.name = op.label < 0 ? to_string(op.kind) : std::string_view(program_.labels[static_cast<std::size_t>(op.label)].name);
+  call.name =
+      op.label < 0 ? to_string(op.kind) : std::string_view(program_.labels[static_cast<std::size_t>(op.label)].name);
   call.microbatch = run.microbatch;
   call.timeline = timeline_;
   call.wait_label = wait_label;
@@ -204,7 +217,8 @@ std::vector<float> Runner::read(TensorId id, std::int32_t microbatch) {
 
 void Runner::write(TensorId id, std::span<float const> values, std::int32_t microbatch) {
   Tensor const& t = program_.tensors[static_cast<std::size_t>(id)];
-  VALIDATE(static_cast<std::int64_t>(values.size()) == t.elements(), fmt::format("{}: {} values for {} elements", t.name, values.size(), t.elements()));
+  VALIDATE(static_cast<std::int64_t>(values.size()) == t.elements(),
+           fmt::format("{}: {} values for {} elements", t.name, values.size(), t.elements()));
   void* const to = Operands(program_, plan_, arena_, microbatch).at({id, 0, 0});
   Stream& stream = *queue(StreamId::compute).stream;
   if (t.dtype == Dtype::f32) {

@@ -94,7 +94,7 @@ class Runner {
   std::vector<std::unique_ptr<Communicator>> verifiers_;
   /// By (message tag, edge): pairs of neighbouring stages, where a back end has no tags to tell messages apart.
   std::map<std::pair<std::int32_t, std::int64_t>, std::unique_ptr<Communicator>> edges_;
-  std::vector<std::uint64_t> calls_;                   ///< by group: collectives made, for verification
+  std::vector<std::uint64_t> calls_;  ///< by group: collectives made, for verification
   Timeline* timeline_ = nullptr;
 };
 

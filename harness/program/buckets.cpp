@@ -15,7 +15,8 @@ constexpr auto cp_axis = static_cast<std::size_t>(Axis::cp);
 constexpr auto dp_axis = static_cast<std::size_t>(Axis::dp);
 
 /// Which groups a gradient is summed over; parameters with equal answers may share a bucket.
-std::vector<std::int32_t> reduce_groups(StepProgram const& p, GroupIds const& groups, Parameter const& parameter, std::array<bool, axis_count> const& partial) {
+std::vector<std::int32_t> reduce_groups(StepProgram const& p, GroupIds const& groups, Parameter const& parameter,
+                                        std::array<bool, axis_count> const& partial) {
   std::vector<std::int32_t> over;
   auto const use = [&](char const* name) {
     std::int32_t const id = groups.at(name);
@@ -26,15 +27,20 @@ std::vector<std::int32_t> reduce_groups(StepProgram const& p, GroupIds const& gr
     return over;
   }
   if (partial[tp_axis]) use("tp");
-  if (partial[dp_axis] && partial[cp_axis]) use("dp_cp");
-  else if (partial[dp_axis]) use("dp");
-  else if (partial[cp_axis]) use("cp");
+  if (partial[dp_axis] && partial[cp_axis])
+    use("dp_cp");
+  else if (partial[dp_axis])
+    use("dp");
+  else if (partial[cp_axis])
+    use("cp");
   return over;
 }
 
 /// A weight that another stage holds a copy of: the copies' gradients are summed whole, so it is never cut over dp.
 bool meets_copy(StepProgram const& p, Parameter const& parameter) {
-  return parameter.tied && std::ranges::any_of(p.groups, [](Group const& g) { return g.name == "tied_embedding" && g.members.size() > 1; });
+  return parameter.tied && std::ranges::any_of(p.groups, [](Group const& g) {
+           return g.name == "tied_embedding" && g.members.size() > 1;
+         });
 }
 
 /// Position of the last op that writes one of the bucket's gradients.
@@ -47,7 +53,8 @@ std::size_t last_writer(StepProgram const& p, Bucket const& bucket, std::vector<
   return last;
 }
 
-TensorId root(StepProgram& p, GraphBuilder& b, std::string const& name, TensorRole role, Dtype dtype, std::int64_t elements, std::int32_t chunk) {
+TensorId root(StepProgram& p, GraphBuilder& b, std::string const& name, TensorRole role, Dtype dtype,
+              std::int64_t elements, std::int32_t chunk) {
   TensorId const id = b.new_tensor(name, role, dtype, elements, 1);
   p.tensors[static_cast<std::size_t>(id)].chunk = chunk;
   return id;
@@ -59,9 +66,11 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
     p.tensors[static_cast<std::size_t>(id)].storage = storage;
     p.tensors[static_cast<std::size_t>(id)].storage_offset = offset;
   };
-  bool const whole = std::ranges::any_of(bucket.parameters, [&](std::int32_t i) { return meets_copy(p, p.parameters[static_cast<std::size_t>(i)]); });
+  bool const whole = std::ranges::any_of(
+      bucket.parameters, [&](std::int32_t i) { return meets_copy(p, p.parameters[static_cast<std::size_t>(i)]); });
   bool const sharded = e.parallel.zero_stage > 0 && e.parallel.dp > 1 && !bucket.reduce_groups.empty() && !whole;
-  for (std::int32_t const parameter : bucket.parameters) bucket.elements += (p.parameters[static_cast<std::size_t>(parameter)].elements() + 15) / 16 * 16;
+  for (std::int32_t const parameter : bucket.parameters)
+    bucket.elements += (p.parameters[static_cast<std::size_t>(parameter)].elements() + 15) / 16 * 16;
   // Shards are whole vectors, so every rank's part starts aligned.
   std::int64_t const unit = sharded ? 16 * e.parallel.dp : 16;
   bucket.elements = (bucket.elements + unit - 1) / unit * unit;
@@ -70,7 +79,9 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
   std::string const name = fmt::format("bucket{}", index);
   TensorRole const full = e.parallel.zero_stage == 3 && sharded ? TensorRole::activation : TensorRole::parameter;
   bucket.weights = root(p, b, name + ".weights", full, p.precision, bucket.elements, bucket.chunk);
-  bucket.gradients = root(p, b, name + ".gradients", full == TensorRole::activation ? TensorRole::activation : TensorRole::gradient, Dtype::f32, bucket.elements, bucket.chunk);
+  bucket.gradients =
+      root(p, b, name + ".gradients", full == TensorRole::activation ? TensorRole::activation : TensorRole::gradient,
+           Dtype::f32, bucket.elements, bucket.chunk);
   for (std::int32_t const i : bucket.parameters) {
     Parameter& parameter = p.parameters[static_cast<std::size_t>(i)];
     parameter.bucket = index;
@@ -78,13 +89,20 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
     place(parameter.gradient, bucket.gradients);
     offset += (parameter.elements() + 15) / 16 * 16;
   }
-  if (p.precision != Dtype::f32) bucket.master = root(p, b, name + ".master", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
-  bucket.exp_avg = root(p, b, name + ".exp_avg", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
-  bucket.exp_avg_sq = root(p, b, name + ".exp_avg_sq", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
+  if (p.precision != Dtype::f32)
+    bucket.master =
+        root(p, b, name + ".master", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
+  bucket.exp_avg =
+      root(p, b, name + ".exp_avg", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
+  bucket.exp_avg_sq =
+      root(p, b, name + ".exp_avg_sq", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
   if (full == TensorRole::activation) {
-    bucket.weight_shard = root(p, b, name + ".weight_shard", TensorRole::parameter, p.precision, bucket.shard_elements, bucket.chunk);
-    bucket.gradient_shard = root(p, b, name + ".gradient_shard", TensorRole::gradient, Dtype::f32, bucket.shard_elements, bucket.chunk);
-    bucket.reduced = root(p, b, name + ".reduced", TensorRole::temporary, Dtype::f32, bucket.shard_elements, bucket.chunk);
+    bucket.weight_shard =
+        root(p, b, name + ".weight_shard", TensorRole::parameter, p.precision, bucket.shard_elements, bucket.chunk);
+    bucket.gradient_shard =
+        root(p, b, name + ".gradient_shard", TensorRole::gradient, Dtype::f32, bucket.shard_elements, bucket.chunk);
+    bucket.reduced =
+        root(p, b, name + ".reduced", TensorRole::temporary, Dtype::f32, bucket.shard_elements, bucket.chunk);
   }
 }
 
@@ -100,9 +118,11 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
     for (std::int32_t const group : bucket.reduce_groups) {
       bool const data = p.groups[static_cast<std::size_t>(group)].axis == Axis::dp;
       TensorRef const whole{bucket.gradients, 0, 0};
-      Op op = bucket.shard_elements < bucket.elements && data
-                  ? b.make_collective(OpKind::reduce_scatter, group, bucket.elements, Dtype::f32, "gradients", whole, {bucket.gradients, bucket.shard_begin, 0})
-                  : b.make_collective(OpKind::all_reduce, group, bucket.elements, Dtype::f32, "gradients", whole, whole);
+      Op op =
+          bucket.shard_elements < bucket.elements && data
+              ? b.make_collective(OpKind::reduce_scatter, group, bucket.elements, Dtype::f32, "gradients", whole,
+                                  {bucket.gradients, bucket.shard_begin, 0})
+              : b.make_collective(OpKind::all_reduce, group, bucket.elements, Dtype::f32, "gradients", whole, whole);
       op.when = When::last;
       op.part = BackwardPart::weight;
       reductions.push_back(std::move(op));
@@ -115,12 +135,14 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
 void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
   for (Op& op : backward)
     for (TensorRef const& out : op.outputs)
-      if (p.tensors[static_cast<std::size_t>(out.id)].role == TensorRole::gradient && op.accumulate) op.accumulate = false;
+      if (p.tensors[static_cast<std::size_t>(out.id)].role == TensorRole::gradient && op.accumulate)
+        op.accumulate = false;
 }
 
 }  // namespace
 
-void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds const& groups, std::int32_t chunk, std::int32_t first_parameter, std::vector<Op>& backward) {
+void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds const& groups, std::int32_t chunk,
+                 std::int32_t first_parameter, std::vector<Op>& backward) {
   auto const first_bucket = static_cast<std::int32_t>(p.buckets.size());
   bool const fully_sharded = e.parallel.zero_stage == 3 && e.parallel.dp > 1;
   if (fully_sharded) reduce_every_time(p, backward);
@@ -131,7 +153,8 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
     auto const over = reduce_groups(p, groups, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
     auto const key = std::tuple{over, parameter.expert, e.parallel.zero_stage > 0 && meets_copy(p, parameter)};
     auto it = open.find(key);
-    double const bytes = it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * 4;
+    double const bytes =
+        it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * 4;
     // `elements` holds the running sum until the bucket is laid out.
     if (it == open.end() || (!over.empty() && bytes >= e.bucket_mb * 1e6)) {
       open[key] = static_cast<std::int32_t>(p.buckets.size());
@@ -158,14 +181,20 @@ void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
     if (bucket.chunk != chunk || bucket.weight_shard == no_tensor) continue;
     std::int32_t const group = bucket.reduce_groups.back();
     b.set_phase("gather");
-    gather.ops.push_back(b.make_collective(OpKind::all_gather, group, bucket.elements, p.precision, "weights", {bucket.weight_shard, 0, 0}, {bucket.weights, 0, 0}));
+    gather.ops.push_back(b.make_collective(OpKind::all_gather, group, bucket.elements, p.precision, "weights",
+                                           {bucket.weight_shard, 0, 0}, {bucket.weights, 0, 0}));
     b.set_phase("reduce");
     for (std::int32_t const over : bucket.reduce_groups) {
       TensorRef const whole{bucket.gradients, 0, 0};
-      if (over == group) reduce.ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, Dtype::f32, "gradients", whole, {bucket.reduced, 0, 0}));
-      else reduce.ops.push_back(b.make_collective(OpKind::all_reduce, over, bucket.elements, Dtype::f32, "gradients", whole, whole));
+      if (over == group)
+        reduce.ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, Dtype::f32, "gradients",
+                                               whole, {bucket.reduced, 0, 0}));
+      else
+        reduce.ops.push_back(
+            b.make_collective(OpKind::all_reduce, over, bucket.elements, Dtype::f32, "gradients", whole, whole));
     }
-    Op add = b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add", {{bucket.reduced, 0, 0}}, {{bucket.gradient_shard, 0, 0}});
+    Op add = b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add",
+                       {{bucket.reduced, 0, 0}}, {{bucket.gradient_shard, 0, 0}});
     add.accumulate = true;
     reduce.ops.push_back(std::move(add));
   }
@@ -176,20 +205,25 @@ void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
 namespace {
 
 void reduce_copies(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, std::vector<Op>& ops) {
-  auto const size = [&](char const* name) { return p.groups[static_cast<std::size_t>(groups.at(name))].members.size(); };
+  auto const size = [&](char const* name) {
+    return p.groups[static_cast<std::size_t>(groups.at(name))].members.size();
+  };
   bool const mirrored = size("pipeline_mirror") > 1;
   // Both ranks hold the same two pieces in opposite chunks: the order of the pieces is the one they share.
   std::vector<Bucket> buckets = mirrored ? p.buckets : std::vector<Bucket>{};
-  std::ranges::stable_sort(buckets, {}, [&](Bucket const& bucket) { return p.chunks[static_cast<std::size_t>(bucket.chunk)].piece; });
+  std::ranges::stable_sort(
+      buckets, {}, [&](Bucket const& bucket) { return p.chunks[static_cast<std::size_t>(bucket.chunk)].piece; });
   for (Bucket const& bucket : buckets) {
     TensorRef const whole{bucket.gradients, 0, 0};
-    ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("pipeline_mirror"), bucket.elements, Dtype::f32, "mirror_gradients", whole, whole));
+    ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("pipeline_mirror"), bucket.elements, Dtype::f32,
+                                    "mirror_gradients", whole, whole));
   }
   if (mirrored || size("tied_embedding") < 2) return;
   for (Parameter const& parameter : p.parameters) {
     if (!parameter.tied) continue;
     TensorRef const whole{parameter.gradient, 0, 0};
-    ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("tied_embedding"), parameter.elements(), Dtype::f32, "tied_embedding", whole, whole));
+    ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("tied_embedding"), parameter.elements(), Dtype::f32,
+                                    "tied_embedding", whole, whole));
   }
 }
 
@@ -207,12 +241,16 @@ std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
   std::vector<Op> ops;
   for (Bucket const& bucket : p.buckets) {
     bool const own_shard = bucket.weight_shard != no_tensor;
-    TensorRef const gradient = own_shard ? TensorRef{bucket.gradient_shard, 0, 0} : TensorRef{bucket.gradients, bucket.shard_begin, 0};
-    TensorRef const weight = own_shard ? TensorRef{bucket.weight_shard, 0, 0} : TensorRef{bucket.weights, bucket.shard_begin, 0};
+    TensorRef const gradient =
+        own_shard ? TensorRef{bucket.gradient_shard, 0, 0} : TensorRef{bucket.gradients, bucket.shard_begin, 0};
+    TensorRef const weight =
+        own_shard ? TensorRef{bucket.weight_shard, 0, 0} : TensorRef{bucket.weights, bucket.shard_begin, 0};
     TensorRef const master = bucket.master == no_tensor ? TensorRef{} : TensorRef{bucket.master, 0, 0};
-    ops.push_back(b.make_op(OpKind::adamw, AdamWShape{bucket.shard_elements}, "adamw", {gradient}, {weight, master, {bucket.exp_avg, 0, 0}, {bucket.exp_avg_sq, 0, 0}}));
+    ops.push_back(b.make_op(OpKind::adamw, AdamWShape{bucket.shard_elements}, "adamw", {gradient},
+                            {weight, master, {bucket.exp_avg, 0, 0}, {bucket.exp_avg_sq, 0, 0}}));
     if (own_shard || bucket.shard_elements == bucket.elements) continue;
-    ops.push_back(b.make_collective(OpKind::all_gather, bucket.reduce_groups.back(), bucket.elements, p.precision, "weights", weight, {bucket.weights, 0, 0}));
+    ops.push_back(b.make_collective(OpKind::all_gather, bucket.reduce_groups.back(), bucket.elements, p.precision,
+                                    "weights", weight, {bucket.weights, 0, 0}));
   }
   return ops;
 }

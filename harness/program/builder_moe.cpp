@@ -35,25 +35,31 @@ std::int32_t GraphBuilder::expert_weight(std::string const& name, std::int64_t r
 
 TensorRef GraphBuilder::exchange(TensorRef from, MoeSizes const& s, std::string const& name, bool to_experts) {
   if (program_.degree[ep_axis] == 1) return from;
-  TensorRef const to = to_experts ? routed_tensor(name, s.bound, s.expected, model_.hidden) : routed_tensor(name, s.routed, static_cast<double>(s.routed), model_.hidden);
-  Op op = make_collective(OpKind::all_to_all, group_id("ep"), s.routed * model_.hidden, program_.precision, name, from, to);
+  TensorRef const to = to_experts ? routed_tensor(name, s.bound, s.expected, model_.hidden)
+                                  : routed_tensor(name, s.routed, static_cast<double>(s.routed), model_.hidden);
+  Op op =
+      make_collective(OpKind::all_to_all, group_id("ep"), s.routed * model_.hidden, program_.precision, name, from, to);
   op.host_dependent = true;
   emit(std::move(op));
   return to;
 }
 
-TensorRef GraphBuilder::expert_product(TensorRef rows_in, MoeSizes const& s, std::int32_t weight, std::int64_t n, std::int64_t k, bool transpose, std::string const& name) {
+TensorRef GraphBuilder::expert_product(TensorRef rows_in, MoeSizes const& s, std::int32_t weight, std::int64_t n,
+                                       std::int64_t k, bool transpose, std::string const& name) {
   TensorRef const y = routed_tensor(name, s.bound, s.expected, n);
   GroupedGemmShape const shape{s.local_experts, s.bound, n, k, transpose, false, s.expected};
-  Op op = make_op(OpKind::grouped_gemm, shape, name, {rows_in, {program_.parameters[static_cast<std::size_t>(weight)].weight, 0, 0}, s.counts}, {y});
+  Op op = make_op(OpKind::grouped_gemm, shape, name,
+                  {rows_in, {program_.parameters[static_cast<std::size_t>(weight)].weight, 0, 0}, s.counts}, {y});
   op.host_dependent = true;
   emit(std::move(op));
   return y;
 }
 
-void GraphBuilder::expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes const& s, std::int32_t weight, std::int64_t m, std::int64_t n, std::string const& name) {
+void GraphBuilder::expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes const& s, std::int32_t weight,
+                                          std::int64_t m, std::int64_t n, std::string const& name) {
   GroupedGemmShape const shape{s.local_experts, m, n, s.bound, false, true, s.expected};
-  Op op = make_op(OpKind::grouped_gemm, shape, name, {dy, x, s.counts}, {{program_.parameters[static_cast<std::size_t>(weight)].gradient, 0, 0}});
+  Op op = make_op(OpKind::grouped_gemm, shape, name, {dy, x, s.counts},
+                  {{program_.parameters[static_cast<std::size_t>(weight)].gradient, 0, 0}});
   writes_gradient(op, weight, Layout{});
   op.host_dependent = true;
   emit(std::move(op));
@@ -72,9 +78,12 @@ Value GraphBuilder::moe(Value x) {
   // Dropless: at worst every token of the group visits this rank's experts, at most once each.
   s.bound = tokens * ep * std::min(moe.top_k, s.local_experts);
   s.expected = static_cast<double>(s.routed);
-  Value const logits = linear(x, {"moe.router", "moe.router", {{"", moe.experts, moe.experts, 0, false}}, h, false, -1});
-  TensorRef const weights{new_tensor(qualified("moe.weights"), TensorRole::temporary, Dtype::f32, tokens, moe.top_k), 0, 0};
-  TensorRef const indices{new_tensor(qualified("moe.indices"), TensorRole::temporary, Dtype::i32, tokens, moe.top_k), 0, 0};
+  Value const logits =
+      linear(x, {"moe.router", "moe.router", {{"", moe.experts, moe.experts, 0, false}}, h, false, -1});
+  TensorRef const weights{new_tensor(qualified("moe.weights"), TensorRole::temporary, Dtype::f32, tokens, moe.top_k), 0,
+                          0};
+  TensorRef const indices{new_tensor(qualified("moe.indices"), TensorRole::temporary, Dtype::i32, tokens, moe.top_k), 0,
+                          0};
   s.counts = {new_tensor(qualified("moe.counts"), TensorRole::temporary, Dtype::i32, 1, moe.experts), 0, 0};
   RouterShape const route{tokens, moe.experts, moe.top_k, h, moe.sigmoid_router};
   PermuteShape const permute{tokens, moe.top_k, h};
@@ -85,7 +94,8 @@ Value GraphBuilder::moe(Value x) {
   emit(make_op(OpKind::permute, permute, "moe.permute", {state(x).ref, indices}, {sorted}));
   TensorRef const received = exchange(sorted, s, "moe.dispatch", true);
   std::int64_t const up_width = model_.gated_mlp ? 2 * f : f;
-  std::int32_t const up_weight = expert_weight("up.weight", up_width, h), down_weight = expert_weight("down.weight", h, f);
+  std::int32_t const up_weight = expert_weight("up.weight", up_width, h),
+                     down_weight = expert_weight("down.weight", h, f);
   TensorRef const up = expert_product(received, s, up_weight, up_width, h, true, "moe.up");
   TensorRef const hidden = routed_tensor("moe.activation", s.bound, s.expected, f);
   ActivationShape const act{model_.activation, model_.gated_mlp, s.bound, f};
@@ -97,7 +107,8 @@ Value GraphBuilder::moe(Value x) {
   on_backward([=, this] {
     TensorRef const dy = take_gradient(y);
     TensorRef const dreturned = routed_tensor("moe.dreturned", s.routed, static_cast<double>(s.routed), h);
-    TensorRef const dweights{new_tensor(qualified("moe.dweights"), TensorRole::temporary, Dtype::f32, tokens, route.top_k), 0, 0};
+    TensorRef const dweights{
+        new_tensor(qualified("moe.dweights"), TensorRole::temporary, Dtype::f32, tokens, route.top_k), 0, 0};
     emit(make_op(OpKind::permute, permute, "moe.unpermute", {dy, indices, weights, returned}, {dreturned, dweights}));
     TensorRef const ddown = exchange(dreturned, s, "moe.combine", true);
     TensorRef const dhidden = expert_product(ddown, s, down_weight, f, h, false, "moe.down.dx");
@@ -109,8 +120,10 @@ Value GraphBuilder::moe(Value x) {
     TensorRef const dsorted = exchange(dreceived, s, "moe.dispatch", false);
     TensorRef const dx{new_tensor(qualified("moe.dx"), TensorRole::temporary, program_.precision, tokens, h), 0, 0};
     emit(make_op(OpKind::unpermute, permute, "moe.permute", {dsorted, indices}, {dx}));
-    TensorRef const dlogits{new_tensor(qualified("moe.dlogits"), TensorRole::temporary, program_.precision, tokens, route.experts), 0, 0};
-    emit(make_op(OpKind::router_backward, route, "moe.router", {state(logits).ref, indices, weights, dweights}, {dlogits}));
+    TensorRef const dlogits{
+        new_tensor(qualified("moe.dlogits"), TensorRole::temporary, program_.precision, tokens, route.experts), 0, 0};
+    emit(make_op(OpKind::router_backward, route, "moe.router", {state(logits).ref, indices, weights, dweights},
+                 {dlogits}));
     accumulate(logits, dlogits, state(logits).layout);
     accumulate(x, dx, layout);
   });

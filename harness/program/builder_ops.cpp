@@ -1,4 +1,5 @@
-// The operations of a transformer: each states where its operands must lie, emits its forward op and tapes its backward.
+// The operations of a transformer: each states where its operands must lie, emits its forward op and tapes its
+// backward.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,14 +21,19 @@ Value GraphBuilder::chunk_input() {
   Chunk& chunk = program_.chunks[static_cast<std::size_t>(chunk_)];
   std::int64_t rows = program_.local_seq * program_.micro_batch;
   if (is_shard(block_[tp_axis], sequence_dim)) rows /= program_.degree[tp_axis];
-  if (chunk.input == no_tensor) chunk.input = new_tensor(fmt::format("chunk{}.input", chunk_), TensorRole::activation, program_.precision, rows, model_.hidden);
+  if (chunk.input == no_tensor)
+    chunk.input = new_tensor(fmt::format("chunk{}.input", chunk_), TensorRole::activation, program_.precision, rows,
+                             model_.hidden);
   Value const x = value_of({chunk.input, 0, 0}, "input", rows, model_.hidden, model_.hidden, block_);
   on_backward([this, x] {
     TensorRef const g = take_gradient(x);
     Chunk& c = program_.chunks[static_cast<std::size_t>(chunk_)];
     // The gradient leaves the chunk under its own name: what is sent may not be an alias of something still in use.
-    if (c.input_gradient == no_tensor) c.input_gradient = new_tensor(fmt::format("chunk{}.input_gradient", chunk_), TensorRole::activation, program_.precision, state(x).rows, state(x).cols);
-    emit(make_op(OpKind::copy_block, BlockShape{state(x).rows, state(x).cols, 1}, "input.gradient", {g}, {{c.input_gradient, 0, 0}}));
+    if (c.input_gradient == no_tensor)
+      c.input_gradient = new_tensor(fmt::format("chunk{}.input_gradient", chunk_), TensorRole::activation,
+                                    program_.precision, state(x).rows, state(x).cols);
+    emit(make_op(OpKind::copy_block, BlockShape{state(x).rows, state(x).cols, 1}, "input.gradient", {g},
+                 {{c.input_gradient, 0, 0}}));
   });
   return x;
 }
@@ -35,8 +41,12 @@ Value GraphBuilder::chunk_input() {
 void GraphBuilder::chunk_output(Value x) {
   Chunk& chunk = program_.chunks[static_cast<std::size_t>(chunk_)];
   auto const rows = state(x).rows, cols = state(x).cols;
-  if (chunk.output == no_tensor) chunk.output = new_tensor(fmt::format("chunk{}.output", chunk_), TensorRole::activation, program_.precision, rows, cols);
-  if (chunk.output_gradient == no_tensor) chunk.output_gradient = new_tensor(fmt::format("chunk{}.output_gradient", chunk_), TensorRole::activation, program_.precision, rows, cols);
+  if (chunk.output == no_tensor)
+    chunk.output =
+        new_tensor(fmt::format("chunk{}.output", chunk_), TensorRole::activation, program_.precision, rows, cols);
+  if (chunk.output_gradient == no_tensor)
+    chunk.output_gradient = new_tensor(fmt::format("chunk{}.output_gradient", chunk_), TensorRole::activation,
+                                       program_.precision, rows, cols);
   // The op that made x writes the chunk's output itself.
   TensorId const old = state(x).ref.id;
   for (Op& op : forward_)
@@ -50,7 +60,8 @@ void GraphBuilder::chunk_output(Value x) {
   state(x).gradient = Gradient{{chunk.output_gradient, 0, 0}, target};
 }
 
-Value GraphBuilder::embedding(std::string const& name, std::string const& role, std::int64_t rows, std::int64_t padded_rows, TensorId ids) {
+Value GraphBuilder::embedding(std::string const& name, std::string const& role, std::int64_t rows,
+                              std::int64_t padded_rows, TensorId ids) {
   Placement const placement = program_.degree[tp_axis] > 1 ? strategy_.weight(role) : Placement{Replicate{}};
   LinearSpec const spec{name, role, {{"", rows, padded_rows, 0, false}}, model_.hidden, false, -1};
   Parameter table = cut_weight(spec, placement);
@@ -85,14 +96,17 @@ Value GraphBuilder::add_positions(Value x, std::string const& name, std::int64_t
   std::int32_t const weight = add_parameter(std::move(table));
   // A rank that holds a slice of the sequence reads its slice of the positions.
   std::int64_t const tokens = state(x).rows;
-  TensorRef const ids{program_.token_positions, is_shard(state(x).layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * tokens : 0, 0};
+  TensorRef const ids{program_.token_positions,
+                      is_shard(state(x).layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * tokens : 0, 0};
   EmbeddingShape const shape{tokens, rows, model_.hidden, 0};
-  Op op = make_op(OpKind::embedding_forward, shape, name, {ids, {program_.parameters[static_cast<std::size_t>(weight)].weight, 0, 0}}, {state(x).ref});
+  Op op = make_op(OpKind::embedding_forward, shape, name,
+                  {ids, {program_.parameters[static_cast<std::size_t>(weight)].weight, 0, 0}}, {state(x).ref});
   op.always_accumulate = true;
   emit(std::move(op));
   on_backward([this, x, weight, shape, ids, name] {
     TensorRef const dy = take_gradient(x);
-    Op back = make_op(OpKind::embedding_backward, shape, name, {ids, dy}, {{program_.parameters[static_cast<std::size_t>(weight)].gradient, 0, 0}});
+    Op back = make_op(OpKind::embedding_backward, shape, name, {ids, dy},
+                      {{program_.parameters[static_cast<std::size_t>(weight)].gradient, 0, 0}});
     writes_gradient(back, weight, state(x).layout);
     emit(std::move(back));
   });
@@ -105,28 +119,39 @@ Value GraphBuilder::norm(Value x, Value pending, std::string const& name, Value*
   std::string const full = qualified(name);
   InitKind const init = model_.norm_weight_offset > 0 ? InitKind::zeros : InitKind::ones;
   std::int32_t const weight = add_vector(full + ".weight", {{full + ".weight", cols, 0, cols}}, cols, init);
-  std::int32_t const bias = layer_norm && model_.norm_bias ? add_vector(full + ".bias", {{full + ".bias", cols, 0, cols}}, cols, InitKind::zeros) : -1;
+  std::int32_t const bias = layer_norm && model_.norm_bias
+                                ? add_vector(full + ".bias", {{full + ".bias", cols, 0, cols}}, cols, InitKind::zeros)
+                                : -1;
   std::int64_t const rows = state(x).rows;
   Layout const layout = state(x).layout;
   if (pending.valid()) pending = redistribute(pending, layout, state(pending).name + ".reduce");
   Value const y = new_value(name, rows, cols, cols, layout);
-  TensorRef const mean = layer_norm ? TensorRef{new_tensor(full + ".mean", TensorRole::temporary, Dtype::f32, rows, 1), 0, 0} : TensorRef{};
+  TensorRef const mean = layer_norm
+                             ? TensorRef{new_tensor(full + ".mean", TensorRole::temporary, Dtype::f32, rows, 1), 0, 0}
+                             : TensorRef{};
   TensorRef const rstd{new_tensor(full + ".rstd", TensorRole::temporary, Dtype::f32, rows, 1), 0, 0};
   NormShape const shape{model_.norm, rows, cols, model_.norm_eps, model_.norm_weight_offset, pending.valid()};
-  auto const weight_ref = [this](std::int32_t p) { return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].weight, 0, 0}; };
+  auto const weight_ref = [this](std::int32_t p) {
+    return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].weight, 0, 0};
+  };
   Value stream = x;
   if (pending.valid()) stream = new_value(name + ".residual", rows, cols, cols, layout);
-  emit(make_op(OpKind::norm_forward, shape, name, {state(x).ref, pending.valid() ? state(pending).ref : TensorRef{}, weight_ref(weight), weight_ref(bias)},
+  emit(make_op(OpKind::norm_forward, shape, name,
+               {state(x).ref, pending.valid() ? state(pending).ref : TensorRef{}, weight_ref(weight), weight_ref(bias)},
                {state(y).ref, mean, rstd, pending.valid() ? state(stream).ref : TensorRef{}}));
   if (sum) *sum = stream;
   on_backward([=, this] {
     TensorRef const dy = take_gradient(y);
-    TensorRef const dsum = pending.valid() ? take_gradient(stream) : (state(stream).gradient ? take_gradient(stream) : TensorRef{});
+    TensorRef const dsum =
+        pending.valid() ? take_gradient(stream) : (state(stream).gradient ? take_gradient(stream) : TensorRef{});
     TensorRef const dx{new_tensor(full + ".dx", TensorRole::temporary, program_.precision, rows, cols), 0, 0};
-    auto const gradient_ref = [this](std::int32_t p) { return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].gradient, 0, 0}; };
+    auto const gradient_ref = [this](std::int32_t p) {
+      return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].gradient, 0, 0};
+    };
     NormShape back = shape;
     back.residual = dsum.valid();
-    Op op = make_op(OpKind::norm_backward, back, name, {dy, state(stream).ref, weight_ref(weight), mean, rstd, dsum}, {dx, gradient_ref(weight), gradient_ref(bias)});
+    Op op = make_op(OpKind::norm_backward, back, name, {dy, state(stream).ref, weight_ref(weight), mean, rstd, dsum},
+                    {dx, gradient_ref(weight), gradient_ref(bias)});
     writes_gradient(op, weight, layout);
     if (bias >= 0) {
       Op shadow = op;  // the bias gradient follows the weight's in the same kernel
@@ -148,7 +173,9 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
   Placement placement = Replicate{};
   if (program_.degree[tp_axis] > 1) placement = strategy_.weight(spec.role);
   Layout need = state(x).layout;
-  if (is_shard(placement, 0) || is_partial(need[tp_axis]) || (!is_shard(placement) && is_shard(need[tp_axis], feature_dim))) need[tp_axis] = Replicate{};
+  if (is_shard(placement, 0) || is_partial(need[tp_axis]) ||
+      (!is_shard(placement) && is_shard(need[tp_axis], feature_dim)))
+    need[tp_axis] = Replicate{};
   if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
   x = redistribute(x, need, spec.name + ".input");
   std::int32_t weight = spec.shared_weight, bias = -1;
@@ -178,13 +205,15 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
   GemmShape const shape{state(x).rows, p.rows, p.cols, false, true};
   // The bias is a term of the sum, so where the sum is spread over ranks one of them adds it.
   bool const adds_bias = bias >= 0 && (!is_shard(placement, 1) || program_.coordinate[tp_axis] == 0);
-  TensorRef const bias_ref = adds_bias ? TensorRef{program_.parameters[static_cast<std::size_t>(bias)].weight, 0, 0} : TensorRef{};
+  TensorRef const bias_ref =
+      adds_bias ? TensorRef{program_.parameters[static_cast<std::size_t>(bias)].weight, 0, 0} : TensorRef{};
   emit(make_op(OpKind::gemm, shape, spec.name, {state(x).ref, {p.weight, 0, 0}, bias_ref}, {state(y).ref}));
   on_backward([=, this] { linear_backward(x, y, weight, bias, placement, spec); });
   return y;
 }
 
-void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement, LinearSpec const& spec) {
+void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
+                                   LinearSpec const& spec) {
   TensorRef const dy = take_gradient(y);
   auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
   TensorId const weight_tensor = p.weight, gradient_tensor = p.gradient;
@@ -196,12 +225,15 @@ void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::i
     std::int64_t r = state(source).rows, c = state(source).cols;
     saved = move(state(source).ref, r, c, state(source).layout, state(x).layout, spec.name + ".regather");
   }
-  TensorRef const dx{new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs), 0, 0};
-  emit(make_op(OpKind::gemm, GemmShape{rows, inputs, outputs, false, false}, spec.name + ".dx", {dy, {weight_tensor, 0, 0}, {}}, {dx}));
+  TensorRef const dx{new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs),
+                     0, 0};
+  emit(make_op(OpKind::gemm, GemmShape{rows, inputs, outputs, false, false}, spec.name + ".dx",
+               {dy, {weight_tensor, 0, 0}, {}}, {dx}));
   Layout layout = state(x).layout;
   if (is_shard(placement, 0)) layout[tp_axis] = Partial{};
   accumulate(x, dx, layout);
-  Op dw = make_op(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false}, spec.name + ".dw", {dy, saved, {}}, {{gradient_tensor, 0, 0}});
+  Op dw = make_op(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false}, spec.name + ".dw", {dy, saved, {}},
+                  {{gradient_tensor, 0, 0}});
   writes_gradient(dw, weight, state(x).layout);
   emit(std::move(dw));
   if (bias >= 0) {
@@ -236,7 +268,9 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
   s.ring = program_.degree[cp_axis];
   double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);
-  double const all = s.mask == AttentionMask::none ? n * n : s.window > 0 ? w * (w + 1) / 2 + (n - w) * w : n * (n + 1) / 2;
+  double const all = s.mask == AttentionMask::none ? n * n
+                     : s.window > 0                ? w * (w + 1) / 2 + (n - w) * w
+                                                   : n * (n + 1) / 2;
   // Zigzag chunks give every rank of the ring the same share of the visible pairs.
   s.visible_pairs = all / static_cast<double>(s.ring);
   return s;
@@ -255,25 +289,39 @@ Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
   AttentionOpShape const shape = attention_shape(layer);
   std::int64_t const q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   std::int64_t const stride = state(qkv).cols, rows = state(qkv).rows;
-  VALIDATE(stride == q_width + 2 * kv_width, fmt::format("attention: packed width {} is not {} + 2*{}", stride, q_width, kv_width));
+  VALIDATE(stride == q_width + 2 * kv_width,
+           fmt::format("attention: packed width {} is not {} + 2*{}", stride, q_width, kv_width));
   TensorRef const packed = state(qkv).ref;
   rotate(packed, stride, false);
   Value const out = new_value("attention", rows, q_width, model_.query_width(), state(qkv).layout);
-  TensorRef const lse{new_tensor(qualified("attention.lse"), TensorRole::temporary, Dtype::f32, shape.batch * shape.heads, shape.seq_q), 0, 0};
-  auto const part = [=](TensorRef whole, std::int64_t offset) { return TensorRef{whole.id, whole.offset + offset, stride}; };
+  TensorRef const lse{
+      new_tensor(qualified("attention.lse"), TensorRole::temporary, Dtype::f32, shape.batch * shape.heads, shape.seq_q),
+      0, 0};
+  auto const part = [=](TensorRef whole, std::int64_t offset) {
+    return TensorRef{whole.id, whole.offset + offset, stride};
+  };
   bool const ring = shape.ring > 1;
   auto const as_ring = [this, ring](Op op) {
     if (!ring) return op;
     op.group = group_id("cp");
     return op;
   };
-  emit(as_ring(make_op(ring ? OpKind::ring_attention_forward : OpKind::attention_forward, shape, "attention",
-                       {part(packed, 0), part(packed, q_width), part(packed, q_width + kv_width), {program_.positions, 0, 0}}, {state(out).ref, lse})));
+  emit(as_ring(
+      make_op(ring ? OpKind::ring_attention_forward : OpKind::attention_forward, shape, "attention",
+              {part(packed, 0), part(packed, q_width), part(packed, q_width + kv_width), {program_.positions, 0, 0}},
+              {state(out).ref, lse})));
   on_backward([=, this] {
     TensorRef const dout = take_gradient(out);
-    TensorRef const dqkv{new_tensor(qualified("attention.dqkv"), TensorRole::temporary, program_.precision, rows, stride), 0, 0};
+    TensorRef const dqkv{
+        new_tensor(qualified("attention.dqkv"), TensorRole::temporary, program_.precision, rows, stride), 0, 0};
     emit(as_ring(make_op(ring ? OpKind::ring_attention_backward : OpKind::attention_backward, shape, "attention",
-                         {part(packed, 0), part(packed, q_width), part(packed, q_width + kv_width), state(out).ref, dout, lse, {program_.positions, 0, 0}},
+                         {part(packed, 0),
+                          part(packed, q_width),
+                          part(packed, q_width + kv_width),
+                          state(out).ref,
+                          dout,
+                          lse,
+                          {program_.positions, 0, 0}},
                          {part(dqkv, 0), part(dqkv, q_width), part(dqkv, q_width + kv_width)})));
     rotate(dqkv, stride, true);
     accumulate(qkv, dqkv, state(qkv).layout);
@@ -288,7 +336,9 @@ Value GraphBuilder::activation(Value up, std::int64_t columns) {
   emit(make_op(OpKind::activation_forward, shape, "mlp.activation", {state(up).ref}, {state(y).ref}));
   on_backward([=, this] {
     TensorRef const dy = take_gradient(y);
-    TensorRef const dx{new_tensor(qualified("mlp.activation.dx"), TensorRole::temporary, program_.precision, rows, state(up).cols), 0, 0};
+    TensorRef const dx{
+        new_tensor(qualified("mlp.activation.dx"), TensorRole::temporary, program_.precision, rows, state(up).cols), 0,
+        0};
     emit(make_op(OpKind::activation_backward, shape, "mlp.activation", {dy, state(up).ref}, {dx}));
     accumulate(up, dx, state(up).layout);
   });
@@ -298,7 +348,8 @@ Value GraphBuilder::activation(Value up, std::int64_t columns) {
 Value GraphBuilder::add(Value a, Value b) {
   b = redistribute(b, state(a).layout, state(b).name + ".reduce");
   Value const y = new_value("residual", state(a).rows, state(a).cols, state(a).global_cols, state(a).layout);
-  emit(make_op(OpKind::add, BlockShape{state(a).rows, state(a).cols, 1}, "residual", {state(a).ref, state(b).ref}, {state(y).ref}));
+  emit(make_op(OpKind::add, BlockShape{state(a).rows, state(a).cols, 1}, "residual", {state(a).ref, state(b).ref},
+               {state(y).ref}));
   on_backward([=, this] {
     TensorRef const dy = take_gradient(y);
     accumulate(a, dy, state(y).gradient->layout);

@@ -12,8 +12,10 @@ std::int32_t GraphBuilder::add_parameter(Parameter parameter) {
   parameter.chunk = chunk_;
   // DualPipe holds every piece twice; the copy of the second direction is counted once with the first.
   if (program_.schedule.kind == ScheduleKind::dualpipe && chunk_ == 1) parameter.copy = true;
-  parameter.weight = new_tensor(parameter.name, TensorRole::parameter, program_.precision, parameter.rows, parameter.cols);
-  parameter.gradient = new_tensor(parameter.name + ".gradient", TensorRole::gradient, Dtype::f32, parameter.rows, parameter.cols);
+  parameter.weight =
+      new_tensor(parameter.name, TensorRole::parameter, program_.precision, parameter.rows, parameter.cols);
+  parameter.gradient =
+      new_tensor(parameter.name + ".gradient", TensorRole::gradient, Dtype::f32, parameter.rows, parameter.cols);
   for (TensorId const id : {parameter.weight, parameter.gradient}) {
     Tensor& t = program_.tensors[static_cast<std::size_t>(id)];
     t.global_rows = 0;
@@ -63,11 +65,13 @@ Parameter GraphBuilder::cut_weight(LinearSpec const& spec, Placement const& plac
 }
 
 std::int64_t GraphBuilder::first_row(LinearSpec const& spec) const {
-  Placement const placement = program_.degree[static_cast<std::size_t>(Axis::tp)] > 1 ? strategy_.weight(spec.role) : Placement{Replicate{}};
+  Placement const placement =
+      program_.degree[static_cast<std::size_t>(Axis::tp)] > 1 ? strategy_.weight(spec.role) : Placement{Replicate{}};
   return cut_weight(spec, placement).sections.front().row_begin;
 }
 
-std::int32_t GraphBuilder::add_vector(std::string const& name, std::vector<ParameterSection> sections, std::int64_t rows, InitKind init) {
+std::int32_t GraphBuilder::add_vector(std::string const& name, std::vector<ParameterSection> sections,
+                                      std::int64_t rows, InitKind init) {
   Parameter p;
   p.name = name;
   p.sections = std::move(sections);
@@ -85,10 +89,12 @@ void GraphBuilder::writes_gradient(Op& op, std::int32_t parameter, Layout const&
   op.part = BackwardPart::weight;
   gradient_written_[index] = true;
   for (std::size_t a = 0; a < axis_count; ++a)
-    if (is_shard(rows_layout[a], sequence_dim) || is_shard(rows_layout[a], batch_dim) || is_private(rows_layout[a])) gradient_partial[index][a] = true;
+    if (is_shard(rows_layout[a], sequence_dim) || is_shard(rows_layout[a], batch_dim) || is_private(rows_layout[a]))
+      gradient_partial[index][a] = true;
 }
 
-void GraphBuilder::reduce_replicated_sections(std::int32_t parameter, Placement const& placement, LinearSpec const& spec) {
+void GraphBuilder::reduce_replicated_sections(std::int32_t parameter, Placement const& placement,
+                                              LinearSpec const& spec) {
   auto const axis = static_cast<std::size_t>(Axis::tp);
   std::int64_t const tp = program_.degree[axis];
   if (tp == 1 || !is_shard(placement, 0)) return;
@@ -106,7 +112,8 @@ void GraphBuilder::reduce_replicated_sections(std::int32_t parameter, Placement 
   // Each copy of a KV head has seen its own query heads only; the copies agree once a step, after the last microbatch.
   std::int64_t const count = (end - begin) * p.cols;
   TensorRef const slice{p.gradient, begin * p.cols, 0};
-  Op op = make_collective(OpKind::all_reduce, group_id("kv_replicas"), count, Dtype::f32, spec.name + ".kv_replicas", slice, slice);
+  Op op = make_collective(OpKind::all_reduce, group_id("kv_replicas"), count, Dtype::f32, spec.name + ".kv_replicas",
+                          slice, slice);
   op.when = When::last;
   op.part = BackwardPart::weight;
   emit(std::move(op));

@@ -18,7 +18,8 @@ AttentionCostShape attention_cost_shape(StepProgram const& p, AttentionOpShape c
 
 OpCost norm_cost(StepProgram const& p, NormShape const& s, bool forward) {
   bool const layer = s.kind == NormKind::layer_norm;
-  return forward ? norm_forward_cost(s.rows, s.cols, p.precision, layer, s.residual) : norm_backward_cost(s.rows, s.cols, p.precision, layer, s.residual);
+  return forward ? norm_forward_cost(s.rows, s.cols, p.precision, layer, s.residual)
+                 : norm_backward_cost(s.rows, s.cols, p.precision, layer, s.residual);
 }
 
 OpCost grouped_cost(StepProgram const& p, Op const& op, bool adds) {
@@ -31,10 +32,13 @@ OpCost grouped_cost(StepProgram const& p, Op const& op, bool adds) {
 
 /// Routing touches every token's row once per chosen expert and scores every expert.
 OpCost routing_cost(StepProgram const& p, Op const& op) {
-  if (auto const* r = std::get_if<RouterShape>(&op.shape)) return {8.0 * static_cast<double>(r->tokens * r->experts), static_cast<double>(r->tokens * r->experts) * static_cast<double>(bytes_of(p.precision))};
+  if (auto const* r = std::get_if<RouterShape>(&op.shape))
+    return {8.0 * static_cast<double>(r->tokens * r->experts),
+            static_cast<double>(r->tokens * r->experts) * static_cast<double>(bytes_of(p.precision))};
   auto const& s = std::get<PermuteShape>(op.shape);
   double const rows = static_cast<double>(s.tokens * (s.top_k + 1));
-  return {static_cast<double>(s.tokens * s.top_k * s.cols), rows * static_cast<double>(s.cols) * static_cast<double>(bytes_of(p.precision))};
+  return {static_cast<double>(s.tokens * s.top_k * s.cols),
+          rows * static_cast<double>(s.cols) * static_cast<double>(bytes_of(p.precision))};
 }
 
 double expected_share(StepProgram const& p, Op const& op) {
@@ -49,9 +53,11 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
   switch (op.kind) {
     case OpKind::gemm: {
       auto const& s = std::get<GemmShape>(op.shape);
-      return gemm_cost(s.m, s.n, s.k, t, dtype_of(p, op.outputs[0]), adds, op.inputs.size() > 2 && op.inputs[2].valid());
+      return gemm_cost(s.m, s.n, s.k, t, dtype_of(p, op.outputs[0]), adds,
+                       op.inputs.size() > 2 && op.inputs[2].valid());
     }
-    case OpKind::grouped_gemm: return grouped_cost(p, op, adds);
+    case OpKind::grouped_gemm:
+      return grouped_cost(p, op, adds);
     case OpKind::attention_forward:
     case OpKind::ring_attention_forward: {
       auto const& s = std::get<AttentionOpShape>(op.shape);
@@ -62,8 +68,10 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
       auto const& s = std::get<AttentionOpShape>(op.shape);
       return attention_backward_cost(attention_cost_shape(p, s, s.visible_pairs));
     }
-    case OpKind::norm_forward: return norm_cost(p, std::get<NormShape>(op.shape), true);
-    case OpKind::norm_backward: return norm_cost(p, std::get<NormShape>(op.shape), false);
+    case OpKind::norm_forward:
+      return norm_cost(p, std::get<NormShape>(op.shape), true);
+    case OpKind::norm_backward:
+      return norm_cost(p, std::get<NormShape>(op.shape), false);
     case OpKind::rope: {
       auto const& s = std::get<RopeShape>(op.shape);
       return rope_cost(s.seq * s.batch, s.heads, s.rotary_dim, t);
@@ -84,20 +92,35 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
       auto const& s = std::get<EmbeddingShape>(op.shape);
       return embedding_backward_cost(s.tokens, s.rows, s.cols, t, adds);
     }
-    case OpKind::cross_entropy_max: return cross_entropy_max_cost(std::get<CrossEntropyOpShape>(op.shape).tokens, std::get<CrossEntropyOpShape>(op.shape).columns, t);
-    case OpKind::cross_entropy_sum: return cross_entropy_sum_cost(std::get<CrossEntropyOpShape>(op.shape).tokens, std::get<CrossEntropyOpShape>(op.shape).columns, t);
-    case OpKind::cross_entropy_loss: return cross_entropy_loss_cost(std::get<CrossEntropyOpShape>(op.shape).tokens);
-    case OpKind::cross_entropy_backward: return cross_entropy_backward_cost(std::get<CrossEntropyOpShape>(op.shape).tokens, std::get<CrossEntropyOpShape>(op.shape).columns, t);
-    case OpKind::add: return add_cost(std::get<BlockShape>(op.shape).rows * std::get<BlockShape>(op.shape).cols, t);
-    case OpKind::column_sum: return column_sum_cost(std::get<BlockShape>(op.shape).rows, std::get<BlockShape>(op.shape).cols, t);
-    case OpKind::copy_block: return copy_block_cost(std::get<BlockShape>(op.shape).rows, std::get<BlockShape>(op.shape).cols, dtype_of(p, op.inputs[0]), dtype_of(p, op.outputs[0]));
-    case OpKind::scale: return scale_cost(std::get<BlockShape>(op.shape).rows * std::get<BlockShape>(op.shape).cols, t);
-    case OpKind::adamw: return adamw_cost(std::get<AdamWShape>(op.shape).count, t, dtype_of(p, op.inputs[0]), op.outputs[1].valid());
+    case OpKind::cross_entropy_max:
+      return cross_entropy_max_cost(std::get<CrossEntropyOpShape>(op.shape).tokens,
+                                    std::get<CrossEntropyOpShape>(op.shape).columns, t);
+    case OpKind::cross_entropy_sum:
+      return cross_entropy_sum_cost(std::get<CrossEntropyOpShape>(op.shape).tokens,
+                                    std::get<CrossEntropyOpShape>(op.shape).columns, t);
+    case OpKind::cross_entropy_loss:
+      return cross_entropy_loss_cost(std::get<CrossEntropyOpShape>(op.shape).tokens);
+    case OpKind::cross_entropy_backward:
+      return cross_entropy_backward_cost(std::get<CrossEntropyOpShape>(op.shape).tokens,
+                                         std::get<CrossEntropyOpShape>(op.shape).columns, t);
+    case OpKind::add:
+      return add_cost(std::get<BlockShape>(op.shape).rows * std::get<BlockShape>(op.shape).cols, t);
+    case OpKind::column_sum:
+      return column_sum_cost(std::get<BlockShape>(op.shape).rows, std::get<BlockShape>(op.shape).cols, t);
+    case OpKind::copy_block:
+      return copy_block_cost(std::get<BlockShape>(op.shape).rows, std::get<BlockShape>(op.shape).cols,
+                             dtype_of(p, op.inputs[0]), dtype_of(p, op.outputs[0]));
+    case OpKind::scale:
+      return scale_cost(std::get<BlockShape>(op.shape).rows * std::get<BlockShape>(op.shape).cols, t);
+    case OpKind::adamw:
+      return adamw_cost(std::get<AdamWShape>(op.shape).count, t, dtype_of(p, op.inputs[0]), op.outputs[1].valid());
     case OpKind::router_forward:
     case OpKind::router_backward:
     case OpKind::permute:
-    case OpKind::unpermute: return routing_cost(p, op);
-    default: return {};
+    case OpKind::unpermute:
+      return routing_cost(p, op);
+    default:
+      return {};
   }
 }
 
@@ -115,12 +138,14 @@ double model_flops(StepProgram const& p, Op const& op, bool full_attention) {
 }
 
 double collective_payload(StepProgram const& p, Op const& op) {
-  if (auto const* s = std::get_if<CollectiveShape>(&op.shape)) return s->expected_count * static_cast<double>(bytes_of(s->dtype));
+  if (auto const* s = std::get_if<CollectiveShape>(&op.shape))
+    return s->expected_count * static_cast<double>(bytes_of(s->dtype));
   bool const forward = op.kind == OpKind::ring_attention_forward;
   if (!forward && op.kind != OpKind::ring_attention_backward) return 0;
   // K and V visit every rank of the ring; backwards they do so again, with dK and dV going all the way round.
   auto const& s = std::get<AttentionOpShape>(op.shape);
-  double const kv = static_cast<double>(s.seq_k * s.batch * s.kv_heads * (s.head_dim + s.value_dim)) * static_cast<double>(bytes_of(p.precision));
+  double const kv = static_cast<double>(s.seq_k * s.batch * s.kv_heads * (s.head_dim + s.value_dim)) *
+                    static_cast<double>(bytes_of(p.precision));
   double const ring = static_cast<double>(s.ring);
   return forward ? kv * (ring - 1) : kv * (ring - 1) + kv * ring;
 }
@@ -128,12 +153,16 @@ double collective_payload(StepProgram const& p, Op const& op) {
 double ring_wire_bytes(OpKind kind, double payload, std::int64_t ranks) {
   double const share = ranks > 0 ? static_cast<double>(ranks - 1) / static_cast<double>(ranks) : 0;
   switch (kind) {
-    case OpKind::all_reduce: return 2 * share * payload;
+    case OpKind::all_reduce:
+      return 2 * share * payload;
     case OpKind::reduce_scatter:
     case OpKind::all_gather:
-    case OpKind::all_to_all: return share * payload;
-    case OpKind::receive: return 0;
-    default: return payload;
+    case OpKind::all_to_all:
+      return share * payload;
+    case OpKind::receive:
+      return 0;
+    default:
+      return payload;
   }
 }
 
@@ -205,7 +234,8 @@ double gpt_step_flops(double batch, double seq, double layers, double hidden, do
   return 72 * batch * seq * layers * hidden * hidden * (1 + seq / (6 * hidden) + vocab / (12 * layers * hidden));
 }
 
-double gpt_layer_activation_bytes(double seq, double batch, double hidden, double heads, double tp, bool sequence_parallel) {
+double gpt_layer_activation_bytes(double seq, double batch, double hidden, double heads, double tp,
+                                  bool sequence_parallel) {
   double const scores = 5 * heads * seq / (hidden * tp);
   return seq * batch * hidden * (sequence_parallel ? 34 / tp + scores : 10 + 24 / tp + scores);
 }

@@ -37,13 +37,13 @@ struct LabelCount {
 
 /// What one rank does in one step, counted from its program.
 struct StepCount {
-  double model_flops = 0;             ///< causal attention at visible pairs, recompute excluded
-  double model_flops_full = 0;        ///< causal attention counted whole, recompute excluded
-  double hardware_flops = 0;          ///< model_flops plus what is recomputed
-  double memory_bytes = 0;            ///< minimal bytes moved by all compute ops
+  double model_flops = 0;       ///< causal attention at visible pairs, recompute excluded
+  double model_flops_full = 0;  ///< causal attention counted whole, recompute excluded
+  double hardware_flops = 0;    ///< model_flops plus what is recomputed
+  double memory_bytes = 0;      ///< minimal bytes moved by all compute ops
   std::array<AxisTraffic, axis_count> traffic{};
-  std::int64_t parameters = 0;        ///< held by this rank, copies included
-  std::vector<LabelCount> labels;     ///< by op label; the last entry is the pipeline transfers
+  std::int64_t parameters = 0;     ///< held by this rank, copies included
+  std::vector<LabelCount> labels;  ///< by op label; the last entry is the pipeline transfers
 };
 
 StepCount count_step(StepProgram const& program, Replay const& replay);
@@ -55,6 +55,7 @@ double gpt_step_flops(double batch, double seq, double layers, double hidden, do
 /// Closed form of activation bytes of one layer (Korthikanti et al. 2022), GELU, ffn = 4h, 2-byte activations, 1-byte
 /// dropout masks, attention scores kept: s b h (10 + 24/t + 5 a s/(h t)), or with sequence parallelism
 /// s b h (34/t + 5 a s/(h t)).
-double gpt_layer_activation_bytes(double seq, double batch, double hidden, double heads, double tp, bool sequence_parallel);
+double gpt_layer_activation_bytes(double seq, double batch, double hidden, double heads, double tp,
+                                  bool sequence_parallel);
 
 }  // namespace shardbench

@@ -9,8 +9,13 @@
 
 namespace shardbench {
 
-GraphBuilder::GraphBuilder(StepProgram& program, Strategy const& strategy, Experiment const& experiment, std::map<std::string, std::int32_t> groups)
-    : program_(program), strategy_(strategy), experiment_(experiment), model_(experiment.model), groups_(std::move(groups)) {
+GraphBuilder::GraphBuilder(StepProgram& program, Strategy const& strategy, Experiment const& experiment,
+                           std::map<std::string, std::int32_t> groups)
+    : program_(program),
+      strategy_(strategy),
+      experiment_(experiment),
+      model_(experiment.model),
+      groups_(std::move(groups)) {
   block_.fill(Replicate{});
   auto const degree = [&](Axis a) { return program_.degree[static_cast<std::size_t>(a)]; };
   if (degree(Axis::tp) > 1) block_[static_cast<std::size_t>(Axis::tp)] = strategy_.block;
@@ -33,7 +38,9 @@ void GraphBuilder::begin_chunk(std::int32_t chunk) {
 
 void GraphBuilder::set_layer(std::int64_t layer) { layer_ = static_cast<std::int32_t>(layer); }
 
-std::string GraphBuilder::qualified(std::string const& name) const { return layer_ < 0 ? name : fmt::format("layers.{}.{}", layer_, name); }
+std::string GraphBuilder::qualified(std::string const& name) const {
+  return layer_ < 0 ? name : fmt::format("layers.{}.{}", layer_, name);
+}
 
 std::int32_t GraphBuilder::label(std::string const& name, OpKind kind, Axis axis) {
   auto const key = std::make_tuple(name, phase_, kind, axis);
@@ -48,7 +55,8 @@ std::int32_t GraphBuilder::group_id(std::string const& name) const {
   return it->second;
 }
 
-TensorId GraphBuilder::new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols) {
+TensorId GraphBuilder::new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows,
+                                  std::int64_t cols) {
   Tensor t;
   t.name = name;
   t.role = role;
@@ -61,7 +69,8 @@ TensorId GraphBuilder::new_tensor(std::string const& name, TensorRole role, Dtyp
   return static_cast<TensorId>(program_.tensors.size() - 1);
 }
 
-Value GraphBuilder::value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols, Layout const& layout) {
+Value GraphBuilder::value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols,
+                             std::int64_t global_cols, Layout const& layout) {
   program_.tensors[static_cast<std::size_t>(ref.id)].placement = layout;
   ValueState v;
   v.name = name;
@@ -75,12 +84,14 @@ Value GraphBuilder::value_of(TensorRef ref, std::string const& name, std::int64_
   return {static_cast<std::int32_t>(values_.size() - 1)};
 }
 
-Value GraphBuilder::new_value(std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols, Layout const& layout) {
+Value GraphBuilder::new_value(std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols,
+                              Layout const& layout) {
   TensorId const id = new_tensor(qualified(name), TensorRole::temporary, program_.precision, rows, cols);
   return value_of({id, 0, 0}, name, rows, cols, global_cols, layout);
 }
 
-Op GraphBuilder::make_op(OpKind kind, OpShape shape, std::string const& name, std::vector<TensorRef> inputs, std::vector<TensorRef> outputs) {
+Op GraphBuilder::make_op(OpKind kind, OpShape shape, std::string const& name, std::vector<TensorRef> inputs,
+                         std::vector<TensorRef> outputs) {
   Op op;
   op.kind = kind;
   op.shape = std::move(shape);
@@ -95,19 +106,25 @@ Op GraphBuilder::make_op(OpKind kind, OpShape shape, std::string const& name, st
 
 namespace {
 
-/// Collectives of different axes never wait for one another; those billed to pp but not point-to-point ride on dp's queue.
+/// Collectives of different axes never wait for one another; those billed to pp but not point-to-point ride on dp's
+/// queue.
 StreamId stream_of(Axis axis) {
   switch (axis) {
-    case Axis::tp: return StreamId::tp;
-    case Axis::cp: return StreamId::cp;
-    case Axis::ep: return StreamId::ep;
-    default: return StreamId::dp;
+    case Axis::tp:
+      return StreamId::tp;
+    case Axis::cp:
+      return StreamId::cp;
+    case Axis::ep:
+      return StreamId::ep;
+    default:
+      return StreamId::dp;
   }
 }
 
 }  // namespace
 
-Op GraphBuilder::make_collective(OpKind kind, std::int32_t group, std::int64_t count, Dtype dtype, std::string const& name, TensorRef from, TensorRef to) {
+Op GraphBuilder::make_collective(OpKind kind, std::int32_t group, std::int64_t count, Dtype dtype,
+                                 std::string const& name, TensorRef from, TensorRef to) {
   Axis const axis = program_.groups[static_cast<std::size_t>(group)].axis;
   Op op = make_op(kind, CollectiveShape{count, dtype, PartialOp::sum, static_cast<double>(count)}, name, {from}, {to});
   op.stream = stream_of(axis);
@@ -140,33 +157,40 @@ Value GraphBuilder::redistribute(Value x, Layout const& to, std::string const& n
   return y;
 }
 
-TensorRef GraphBuilder::move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to, std::string const& name) {
+TensorRef GraphBuilder::move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to,
+                             std::string const& name) {
   auto const steps = shardbench::redistribute({from.begin(), from.end()}, {to.begin(), to.end()});
   for (auto const& step : steps) x = move_step(x, rows, cols, step, name);
   return x;
 }
 
-TensorRef GraphBuilder::pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to, std::int64_t to_stride, std::string const& name) {
+TensorRef GraphBuilder::pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
+                             std::int64_t to_stride, std::string const& name) {
   x.stride = from_stride;
   to.stride = to_stride;
   emit(make_op(OpKind::copy_block, BlockShape{rows, cols, 1}, name + ".pack", {x}, {to}));
   return to;
 }
 
-TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step, std::string const& name) {
+TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step,
+                                  std::string const& name) {
   Axis const axis = static_cast<Axis>(step.axis);
   std::int64_t const n = program_.degree[step.axis], index = program_.coordinate[step.axis];
   std::int32_t const group = group_id(std::string(to_string(axis)));
   Dtype const dtype = program_.precision;
-  auto const fresh = [&](std::int64_t r, std::int64_t c) { return TensorRef{new_tensor(qualified(name), TensorRole::temporary, dtype, r, c), 0, 0}; };
+  auto const fresh = [&](std::int64_t r, std::int64_t c) {
+    return TensorRef{new_tensor(qualified(name), TensorRole::temporary, dtype, r, c), 0, 0};
+  };
   auto const cut = [&](std::int64_t length, char const* what) {
-    if (length % n != 0) throw IllegalConfig(fmt::format("{}: {} {} does not divide by {}={}", name, what, length, to_string(axis), n));
+    if (length % n != 0)
+      throw IllegalConfig(fmt::format("{}: {} {} does not divide by {}={}", name, what, length, to_string(axis), n));
     return length / n;
   };
   int const to_dim = is_shard(step.to) ? std::get<Shard>(step.to).dim : -1;
   int const from_dim = is_shard(step.from) ? std::get<Shard>(step.from).dim : -1;
   switch (step.transition) {
-    case Transition::none: return x;
+    case Transition::none:
+      return x;
     case Transition::all_reduce:
       emit(make_collective(OpKind::all_reduce, group, rows * cols, dtype, name, x, x));
       return x;
@@ -176,7 +200,8 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
         // Columns are brought block after block so that the collective cuts whole blocks.
         std::int64_t const part = cut(cols, "width");
         from = fresh(rows * n, part);
-        for (std::int64_t i = 0; i < n; ++i) pack({x.id, x.offset + i * part, 0}, rows, part, cols, {from.id, i * rows * part, 0}, part, name);
+        for (std::int64_t i = 0; i < n; ++i)
+          pack({x.id, x.offset + i * part, 0}, rows, part, cols, {from.id, i * rows * part, 0}, part, name);
         TensorRef const y = fresh(rows, part);
         emit(make_collective(OpKind::reduce_scatter, group, rows * cols, dtype, name, from, y));
         cols = part;
@@ -192,7 +217,8 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       emit(make_collective(OpKind::all_gather, group, rows * n * cols, dtype, name, x, y));
       if (from_dim == feature_dim) {
         TensorRef const wide = fresh(rows, cols * n);
-        for (std::int64_t i = 0; i < n; ++i) pack({y.id, i * rows * cols, 0}, rows, cols, cols, {wide.id, i * cols, 0}, cols * n, name);
+        for (std::int64_t i = 0; i < n; ++i)
+          pack({y.id, i * rows * cols, 0}, rows, cols, cols, {wide.id, i * cols, 0}, cols * n, name);
         cols *= n;
         return wide;
       }
@@ -200,13 +226,15 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       return y;
     }
     case Transition::all_to_all: {
-      VALIDATE((from_dim == sequence_dim && to_dim == feature_dim) || (from_dim == feature_dim && to_dim == sequence_dim),
-               fmt::format("{}: activations move between sequence and feature cuts only", name));
+      VALIDATE(
+          (from_dim == sequence_dim && to_dim == feature_dim) || (from_dim == feature_dim && to_dim == sequence_dim),
+          fmt::format("{}: activations move between sequence and feature cuts only", name));
       TensorRef const y = fresh(rows * cols, 1);
       if (to_dim == feature_dim) {
         std::int64_t const part = cut(cols, "width");
         TensorRef const packed = fresh(rows * cols, 1);
-        for (std::int64_t i = 0; i < n; ++i) pack({x.id, x.offset + i * part, 0}, rows, part, cols, {packed.id, i * rows * part, 0}, part, name);
+        for (std::int64_t i = 0; i < n; ++i)
+          pack({x.id, x.offset + i * part, 0}, rows, part, cols, {packed.id, i * rows * part, 0}, part, name);
         emit(make_collective(OpKind::all_to_all, group, rows * cols, dtype, name, packed, y));
         rows *= n;
         cols = part;
@@ -215,7 +243,8 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       std::int64_t const part = cut(rows, "rows");
       emit(make_collective(OpKind::all_to_all, group, rows * cols, dtype, name, x, y));
       TensorRef const wide = fresh(part, cols * n);
-      for (std::int64_t i = 0; i < n; ++i) pack({y.id, i * part * cols, 0}, part, cols, cols, {wide.id, i * cols, 0}, cols * n, name);
+      for (std::int64_t i = 0; i < n; ++i)
+        pack({y.id, i * part * cols, 0}, part, cols, cols, {wide.id, i * cols, 0}, cols * n, name);
       rows = part;
       cols *= n;
       return wide;
@@ -234,7 +263,8 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       rows = part;
       return y;
     }
-    case Transition::partial_sync: break;
+    case Transition::partial_sync:
+      break;
   }
   throw Error(fmt::format("{}: {} to {} has no lowering", name, to_string(step.from), to_string(step.to)));
 }
@@ -252,8 +282,11 @@ void GraphBuilder::accumulate(Value v, TensorRef gradient, Layout const& layout)
     return;
   }
   VALIDATE(slot->layout == layout, fmt::format("{}: gradients in two layouts meet", state(v).name));
-  TensorRef const sum{new_tensor(qualified(state(v).name + ".gradient"), TensorRole::temporary, program_.precision, state(v).rows, state(v).cols), 0, 0};
-  emit(make_op(OpKind::add, BlockShape{state(v).rows, state(v).cols, 1}, state(v).name + ".sum", {slot->ref, gradient}, {sum}));
+  TensorRef const sum{new_tensor(qualified(state(v).name + ".gradient"), TensorRole::temporary, program_.precision,
+                                 state(v).rows, state(v).cols),
+                      0, 0};
+  emit(make_op(OpKind::add, BlockShape{state(v).rows, state(v).cols, 1}, state(v).name + ".sum", {slot->ref, gradient},
+               {sum}));
   slot->ref = sum;
 }
 

@@ -44,7 +44,8 @@ struct LinearSpec {
 /// where its operands must lie, `redistribute` makes it so, and each redistribution has the dual one as its backward.
 class GraphBuilder {
  public:
-  GraphBuilder(StepProgram& program, Strategy const& strategy, Experiment const& experiment, std::map<std::string, std::int32_t> groups);
+  GraphBuilder(StepProgram& program, Strategy const& strategy, Experiment const& experiment,
+               std::map<std::string, std::int32_t> groups);
 
   /// Starts the segments of a chunk; `rows` is sequence (full, before any cut by tp) times micro-batch.
   void begin_chunk(std::int32_t chunk);
@@ -57,7 +58,8 @@ class GraphBuilder {
   /// Makes `x` the chunk's output in the block layout and names its gradient as the start of the backward pass.
   void chunk_output(Value x);
 
-  Value embedding(std::string const& name, std::string const& role, std::int64_t rows, std::int64_t padded_rows, TensorId ids);
+  Value embedding(std::string const& name, std::string const& role, std::int64_t rows, std::int64_t padded_rows,
+                  TensorId ids);
   /// Adds rows of a table chosen by position to x (learned positions).
   Value add_positions(Value x, std::string const& name, std::int64_t rows);
   /// y = norm(x); with `pending` valid, sum = x + pending becomes the residual stream and y = norm(sum).
@@ -85,8 +87,10 @@ class GraphBuilder {
   std::int64_t first_row(LinearSpec const& spec) const;
 
   /// Emits ops outside any chunk (optimizer) with the same labels and streams.
-  Op make_op(OpKind kind, OpShape shape, std::string const& name, std::vector<TensorRef> inputs, std::vector<TensorRef> outputs);
-  Op make_collective(OpKind kind, std::int32_t group, std::int64_t count, Dtype dtype, std::string const& name, TensorRef from, TensorRef to);
+  Op make_op(OpKind kind, OpShape shape, std::string const& name, std::vector<TensorRef> inputs,
+             std::vector<TensorRef> outputs);
+  Op make_collective(OpKind kind, std::int32_t group, std::int64_t count, Dtype dtype, std::string const& name,
+                     TensorRef from, TensorRef to);
   void set_phase(std::string phase) { phase_ = std::move(phase); }
   TensorId new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols);
 
@@ -101,22 +105,27 @@ class GraphBuilder {
     std::int64_t rows = 0, cols = 0;  ///< local
     std::int64_t global_cols = 0;
     Layout layout;
-    std::int32_t layer = -1;          ///< of the op that made it
+    std::int32_t layer = -1;  ///< of the op that made it
     std::optional<Gradient> gradient;
-    Value gathered_from;              ///< the sequence-cut value this one was gathered from
+    Value gathered_from;  ///< the sequence-cut value this one was gathered from
   };
 
   ValueState& state(Value v) { return values_[static_cast<std::size_t>(v.index)]; }
-  Value new_value(std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols, Layout const& layout);
-  Value value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols, Layout const& layout);
+  Value new_value(std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols,
+                  Layout const& layout);
+  Value value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols,
+                 Layout const& layout);
   Op& emit(Op op) { return out_->emplace_back(std::move(op)); }
   std::int32_t label(std::string const& name, OpKind kind, Axis axis);
   std::int32_t group_id(std::string const& name) const;
 
   Value redistribute(Value x, Layout const& to, std::string const& name);
-  TensorRef move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to, std::string const& name);
-  TensorRef move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step, std::string const& name);
-  TensorRef pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to, std::int64_t to_stride, std::string const& name);
+  TensorRef move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to,
+                 std::string const& name);
+  TensorRef move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step,
+                      std::string const& name);
+  TensorRef pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
+                 std::int64_t to_stride, std::string const& name);
 
   void accumulate(Value v, TensorRef gradient, Layout const& layout);
   /// The gradient of v, whole and in the layout its value's dual wants; invalid when nothing depends on v.
@@ -125,25 +134,29 @@ class GraphBuilder {
 
   std::int32_t add_parameter(Parameter parameter);
   Parameter cut_weight(LinearSpec const& spec, Placement const& placement) const;
-  std::int32_t add_vector(std::string const& name, std::vector<ParameterSection> sections, std::int64_t rows, InitKind init);
+  std::int32_t add_vector(std::string const& name, std::vector<ParameterSection> sections, std::int64_t rows,
+                          InitKind init);
   /// Marks an op as writer of a parameter's gradient: the first in a backward pass overwrites, later ones add.
   void writes_gradient(Op& op, std::int32_t parameter, Layout const& rows_layout);
   void reduce_replicated_sections(std::int32_t parameter, Placement const& placement, LinearSpec const& spec);
-  void linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement, LinearSpec const& spec);
+  void linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
+                       LinearSpec const& spec);
   AttentionOpShape attention_shape(std::int64_t layer) const;
   /// Sizes of one expert layer on this rank, in rows.
   struct MoeSizes {
-    std::int64_t routed = 0;         ///< tokens * top_k that leave this rank
-    std::int64_t bound = 0;          ///< rows that may arrive
-    double expected = 0;             ///< rows that arrive under balance
+    std::int64_t routed = 0;  ///< tokens * top_k that leave this rank
+    std::int64_t bound = 0;   ///< rows that may arrive
+    double expected = 0;      ///< rows that arrive under balance
     std::int64_t local_experts = 0;
-    TensorRef counts;                ///< rows per expert
+    TensorRef counts;  ///< rows per expert
   };
   TensorRef routed_tensor(std::string const& name, std::int64_t bound, double expected, std::int64_t cols);
   std::int32_t expert_weight(std::string const& name, std::int64_t rows, std::int64_t cols);
   TensorRef exchange(TensorRef from, MoeSizes const& s, std::string const& name, bool to_experts);
-  TensorRef expert_product(TensorRef rows_in, MoeSizes const& s, std::int32_t weight, std::int64_t n, std::int64_t k, bool transpose, std::string const& name);
-  void expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes const& s, std::int32_t weight, std::int64_t m, std::int64_t n, std::string const& name);
+  TensorRef expert_product(TensorRef rows_in, MoeSizes const& s, std::int32_t weight, std::int64_t n, std::int64_t k,
+                           bool transpose, std::string const& name);
+  void expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes const& s, std::int32_t weight, std::int64_t m,
+                              std::int64_t n, std::string const& name);
   void rotate(TensorRef qkv, std::int64_t stride, bool inverse);
 
   StepProgram& program_;

@@ -9,14 +9,17 @@ namespace shardbench {
 
 namespace {
 
-DeviceMesh dense_mesh(ParallelConfig const& c) { return DeviceMesh({{"tp", c.tp}, {"cp", c.cp}, {"dp", c.dp}, {"pp", c.pp}}); }
+DeviceMesh dense_mesh(ParallelConfig const& c) {
+  return DeviceMesh({{"tp", c.tp}, {"cp", c.cp}, {"dp", c.dp}, {"pp", c.pp}});
+}
 
 DeviceMesh expert_mesh(ParallelConfig const& c) {
   return DeviceMesh({{"etp", c.etp}, {"ep", c.ep}, {"edp", c.tp * c.cp * c.dp / (c.etp * c.ep)}, {"pp", c.pp}});
 }
 
 /// Neighbouring tensor-parallel ranks that hold the same KV head.
-std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int64_t> const& tp_group, std::int64_t index) {
+std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int64_t> const& tp_group,
+                                      std::int64_t index) {
   auto const tp = static_cast<std::int64_t>(tp_group.size());
   std::int64_t const copies = m.kv_heads > 0 && m.kv_heads < tp ? tp / m.kv_heads : 1;
   auto const first = tp_group.begin() + index / copies * copies;

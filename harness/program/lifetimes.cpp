@@ -14,7 +14,8 @@ bool lasts(TensorRole role) { return role != TensorRole::activation && role != T
 
 }  // namespace
 
-Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay) : p_(program), residence_(program.tensors.size(), Residence::unused) {
+Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay)
+    : p_(program), residence_(program.tensors.size(), Residence::unused) {
   for (Run const& run : replay.runs()) {
     if (run.segment && !touches_.contains(run.segment)) {
       used_.push_back(run.segment);
@@ -28,8 +29,10 @@ Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay) : p_(prog
       auto& r = residence_[static_cast<std::size_t>(id)];
       if (r == Residence::persistent) continue;
       // Read before it is written: the bytes come from an earlier segment and must be kept for it.
-      if (!touch.written_first) r = Residence::slot;
-      else if (r == Residence::unused) r = Residence::temporary;
+      if (!touch.written_first)
+        r = Residence::slot;
+      else if (r == Residence::unused)
+        r = Residence::temporary;
     }
   for (Run const& run : replay.runs()) {
     if (!run.transfer) continue;
@@ -72,22 +75,28 @@ std::int64_t Lifetimes::release(Segment const& segment, TensorId id, std::int64_
   for (auto i = static_cast<std::size_t>(last) + 1; i < segment.ops.size(); ++i) {
     if (segment.ops[i].stream != StreamId::compute) continue;
     auto const meets = [&](TensorRef const& mine) {
-      auto const same = [&](TensorRef const& theirs) { return theirs.valid() && mine.valid() && p_.storage_of(theirs.id) == p_.storage_of(mine.id); };
+      auto const same = [&](TensorRef const& theirs) {
+        return theirs.valid() && mine.valid() && p_.storage_of(theirs.id) == p_.storage_of(mine.id);
+      };
       Op const& other = segment.ops[i];
-      return std::ranges::any_of(other.inputs, same) || std::ranges::any_of(other.outputs, same) || std::ranges::any_of(other.after, same);
+      return std::ranges::any_of(other.inputs, same) || std::ranges::any_of(other.outputs, same) ||
+             std::ranges::any_of(other.after, same);
     };
     if (std::ranges::any_of(op.outputs, meets)) return static_cast<std::int64_t>(i);
   }
-  throw Error(fmt::format("temporary '{}' is last used by a communication that nothing waits for", p_.tensors[static_cast<std::size_t>(id)].name));
+  throw Error(fmt::format("temporary '{}' is last used by a communication that nothing waits for",
+                          p_.tensors[static_cast<std::size_t>(id)].name));
 }
 
 bool Lifetimes::freed_by_action(TensorId id) const {
-  return std::ranges::any_of(p_.buckets, [&](Bucket const& b) { return b.weight_shard != no_tensor && b.weights == id; });
+  return std::ranges::any_of(p_.buckets,
+                             [&](Bucket const& b) { return b.weight_shard != no_tensor && b.weights == id; });
 }
 
 void Lifetimes::find_intervals(Replay const& replay) {
   for (std::size_t id = 0; id < residence_.size(); ++id)
-    if (residence_[id] == Residence::slot) intervals_[static_cast<TensorId>(id)].resize(static_cast<std::size_t>(p_.microbatches));
+    if (residence_[id] == Residence::slot)
+      intervals_[static_cast<TensorId>(id)].resize(static_cast<std::size_t>(p_.microbatches));
   std::map<Segment const*, std::vector<TensorId>> slots;
   for (auto const& [segment, touches] : touches_)
     for (TensorId const id : touches.order)
@@ -116,7 +125,8 @@ class SegmentWalk {
   SegmentWalk(StepProgram const& p, Lifetimes const& life) : p_(p), life_(life) {}
 
   /// Returns {highest level within the run, level after it}. `born` and `dying` are the slots that begin or end here.
-  std::pair<std::int64_t, std::int64_t> walk(Segment const& segment, std::vector<TensorId> const& born, std::vector<TensorId> const& dying) {
+  std::pair<std::int64_t, std::int64_t> walk(Segment const& segment, std::vector<TensorId> const& born,
+                                             std::vector<TensorId> const& dying) {
     std::vector<std::int64_t> change(segment.ops.size() + 1, 0);
     auto const bytes = [&](TensorId id) { return p_.tensors[static_cast<std::size_t>(id)].bytes(); };
     for (TensorId const id : life_.touched(segment)) {
@@ -126,7 +136,8 @@ class SegmentWalk {
       change[static_cast<std::size_t>(last) + 1] -= bytes(id);
     }
     for (TensorId const id : born) change[static_cast<std::size_t>(life_.op_range(segment, id).first)] += bytes(id);
-    for (TensorId const id : dying) change[static_cast<std::size_t>(life_.op_range(segment, id).second) + 1] -= bytes(id);
+    for (TensorId const id : dying)
+      change[static_cast<std::size_t>(life_.op_range(segment, id).second) + 1] -= bytes(id);
     std::int64_t level = 0, peak = 0;
     for (std::int64_t const c : change) {
       level += c;
@@ -174,7 +185,8 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
       if (live > result.peak_bytes) result.peak_bytes = live, result.peak_run = r;
       for (TensorId const id : dying[r]) live -= p.tensors[static_cast<std::size_t>(id)].bytes();
     }
-    if (run.kind == ActionKind::forward) result.microbatches_in_flight[chunk] = std::max(result.microbatches_in_flight[chunk], ++in_flight[chunk]);
+    if (run.kind == ActionKind::forward)
+      result.microbatches_in_flight[chunk] = std::max(result.microbatches_in_flight[chunk], ++in_flight[chunk]);
     if (run.kind == ActionKind::backward || run.kind == ActionKind::backward_weight) --in_flight[chunk];
   }
   VALIDATE(live == 0, fmt::format("liveness walk ends with {} bytes alive", live));

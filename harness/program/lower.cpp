@@ -18,25 +18,38 @@ namespace {
 void refuse_what_has_no_lowering(Experiment const& e) {
   ParallelConfig const& c = e.parallel;
   std::string const part = unsupported_part(e.model);
-  if (!part.empty()) throw IllegalConfig(fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
-  if (e.phase != PhaseKind::train) throw IllegalConfig(fmt::format("phase: {} has no lowering yet (allowed: train)", to_string(e.phase)));
-  if (c.tp_sync_fraction < 1) throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering yet (allowed: 1)", c.tp_sync_fraction));
-  if (c.tp_overlap != "none") throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering yet (allowed: none)", c.tp_overlap));
+  if (!part.empty())
+    throw IllegalConfig(
+        fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
+  if (e.phase != PhaseKind::train)
+    throw IllegalConfig(fmt::format("phase: {} has no lowering yet (allowed: train)", to_string(e.phase)));
+  if (c.tp_sync_fraction < 1)
+    throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering yet (allowed: 1)", c.tp_sync_fraction));
+  if (c.tp_overlap != "none")
+    throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering yet (allowed: none)", c.tp_overlap));
   if (c.etp > 1) throw IllegalConfig(fmt::format("etp: {} has no lowering yet (allowed: 1)", c.etp));
-  if (c.cp > 1 && c.cp_method != CpMethod::ring) throw IllegalConfig(fmt::format("cp-method: {} has no lowering yet (allowed: ring)", to_string(c.cp_method)));
-  if (c.shard_ranks > 0 && c.shard_ranks != c.dp) throw IllegalConfig(fmt::format("shard-ranks: {} has no lowering yet (allowed: dp={})", c.shard_ranks, c.dp));
-  if (c.zero_stage == 3 && c.pp > 1) throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
-  if (e.model.tied_embeddings && (c.schedule == ScheduleKind::zb_v || c.schedule == ScheduleKind::dualpipe || (c.zero_stage == 3)) && e.scope == Scope::model)
-    throw IllegalConfig(fmt::format("model {}: tied embeddings have no lowering yet under {} with zero {}", e.model.name, to_string(c.schedule), c.zero_stage));
+  if (c.cp > 1 && c.cp_method != CpMethod::ring)
+    throw IllegalConfig(fmt::format("cp-method: {} has no lowering yet (allowed: ring)", to_string(c.cp_method)));
+  if (c.shard_ranks > 0 && c.shard_ranks != c.dp)
+    throw IllegalConfig(fmt::format("shard-ranks: {} has no lowering yet (allowed: dp={})", c.shard_ranks, c.dp));
+  if (c.zero_stage == 3 && c.pp > 1)
+    throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
+  if (e.model.tied_embeddings &&
+      (c.schedule == ScheduleKind::zb_v || c.schedule == ScheduleKind::dualpipe || (c.zero_stage == 3)) &&
+      e.scope == Scope::model)
+    throw IllegalConfig(fmt::format("model {}: tied embeddings have no lowering yet under {} with zero {}",
+                                    e.model.name, to_string(c.schedule), c.zero_stage));
 }
 
 /// Builds one rank's program step by step.
 class Lowering {
  public:
-  Lowering(Experiment const& e, std::int64_t rank) : e_(e), mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
+  Lowering(Experiment const& e, std::int64_t rank)
+      : e_(e), mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
     refuse_what_has_no_lowering(e);
     place(rank);
-    strategy_ = e.parallel.strategy.empty() ? megatron_strategy(e.model, e.parallel) : read_strategy(e.parallel.strategy);
+    strategy_ =
+        e.parallel.strategy.empty() ? megatron_strategy(e.model, e.parallel) : read_strategy(e.parallel.strategy);
     std::map<std::string, std::int32_t> ids;
     p_.groups = communication_groups(e, rank);
     for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
@@ -45,7 +58,8 @@ class Lowering {
   }
 
   StepProgram lower() {
-    p_.schedule = make_schedule(e_.parallel.pp > 1 || e_.parallel.vpp > 1 ? e_.parallel.schedule : ScheduleKind::gpipe, e_.parallel.pp, e_.parallel.vpp, p_.microbatches);
+    p_.schedule = make_schedule(e_.parallel.pp > 1 || e_.parallel.vpp > 1 ? e_.parallel.schedule : ScheduleKind::gpipe,
+                                e_.parallel.pp, e_.parallel.vpp, p_.microbatches);
     if (p_.schedule.stages == 1 && p_.schedule.chunks == 1) order_one_stage(p_.schedule);
     add_inputs();
     make_chunks();
@@ -123,9 +137,14 @@ class Lowering {
     // ZeRO-3 gathers and frees a block at a time: each block is a chunk, embedding and head are chunks of their own.
     std::vector<Chunk> units;
     bool const outer = e_.scope == Scope::model;
-    if (outer) units.push_back({.piece = piece, .first_layer = whole.first_layer, .layers = 0, .has_embedding = whole.has_embedding});
-    for (std::int64_t l = 0; l < whole.layers; ++l) units.push_back({.piece = piece, .first_layer = whole.first_layer + l, .layers = 1});
-    if (outer) units.push_back({.piece = piece, .first_layer = whole.first_layer + whole.layers, .layers = 0, .has_head = whole.has_head});
+    if (outer)
+      units.push_back(
+          {.piece = piece, .first_layer = whole.first_layer, .layers = 0, .has_embedding = whole.has_embedding});
+    for (std::int64_t l = 0; l < whole.layers; ++l)
+      units.push_back({.piece = piece, .first_layer = whole.first_layer + l, .layers = 1});
+    if (outer)
+      units.push_back(
+          {.piece = piece, .first_layer = whole.first_layer + whole.layers, .layers = 0, .has_head = whole.has_head});
     return units;
   }
 
@@ -145,11 +164,13 @@ class Lowering {
   void add_borders() {
     std::int64_t rows = p_.local_seq * p_.micro_batch;
     if (is_shard(builder_->block_layout()[static_cast<std::size_t>(Axis::tp)], sequence_dim)) {
-      if (rows % e_.parallel.tp != 0) throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.parallel.tp));
+      if (rows % e_.parallel.tp != 0)
+        throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.parallel.tp));
       rows /= e_.parallel.tp;
     }
     auto const border = [&](std::int32_t chunk, char const* what) {
-      TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation, p_.precision, rows, e_.model.hidden);
+      TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation,
+                                               p_.precision, rows, e_.model.hidden);
       p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
       p_.tensors[static_cast<std::size_t>(id)].chunk = -1;
       return id;
@@ -163,13 +184,16 @@ class Lowering {
     auto const stage = static_cast<std::int32_t>(p_.stage);
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
       bool const first = !p_.schedule.previous({stage, c}), last = !p_.schedule.next({stage, c});
-      for (std::int32_t u = first_unit_[static_cast<std::size_t>(c)]; u < first_unit_[static_cast<std::size_t>(c) + 1]; ++u) {
+      for (std::int32_t u = first_unit_[static_cast<std::size_t>(c)]; u < first_unit_[static_cast<std::size_t>(c) + 1];
+           ++u) {
         Chunk& chunk = p_.chunks[static_cast<std::size_t>(u)];
-        bool const opens = first && u == first_unit_[static_cast<std::size_t>(c)], closes = last && u + 1 == first_unit_[static_cast<std::size_t>(c) + 1];
+        bool const opens = first && u == first_unit_[static_cast<std::size_t>(c)],
+                   closes = last && u + 1 == first_unit_[static_cast<std::size_t>(c) + 1];
         if (!opens) chunk.input = border(u, "input"), chunk.input_gradient = border(u, "input_gradient");
         if (opens && blocks_only) chunk.input = outside(u, "input"), chunk.input_gradient = border(u, "input_gradient");
         if (!closes) chunk.output = border(u, "output"), chunk.output_gradient = border(u, "output_gradient");
-        if (closes && blocks_only) chunk.output = border(u, "output"), chunk.output_gradient = outside(u, "output_gradient");
+        if (closes && blocks_only)
+          chunk.output = border(u, "output"), chunk.output_gradient = outside(u, "output_gradient");
       }
     }
     join_local_borders();
@@ -179,7 +203,8 @@ class Lowering {
     auto const stage = static_cast<std::int32_t>(p_.stage);
     auto const join = [&](std::int32_t from, std::int32_t to) {
       p_.chunks[static_cast<std::size_t>(to)].input = p_.chunks[static_cast<std::size_t>(from)].output;
-      p_.chunks[static_cast<std::size_t>(to)].input_gradient = p_.chunks[static_cast<std::size_t>(from)].output_gradient;
+      p_.chunks[static_cast<std::size_t>(to)].input_gradient =
+          p_.chunks[static_cast<std::size_t>(from)].output_gradient;
     };
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
       auto const begin = first_unit_[static_cast<std::size_t>(c)], end = first_unit_[static_cast<std::size_t>(c) + 1];
@@ -195,7 +220,8 @@ class Lowering {
     build_chunk(*builder_, e_, p_, p_.chunks[static_cast<std::size_t>(index)]);
     builder_->derive_backward();
     auto forward = builder_->take_forward(), backward = builder_->take_backward();
-    if (e_.parallel.recompute != Recompute::none) add_recompute(p_, e_.parallel, p_.chunks[static_cast<std::size_t>(index)], forward, backward);
+    if (e_.parallel.recompute != Recompute::none)
+      add_recompute(p_, e_.parallel, p_.chunks[static_cast<std::size_t>(index)], forward, backward);
     add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
     p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
     if (p_.schedule.splits_backward()) {
@@ -214,7 +240,8 @@ class Lowering {
     p_.segments.push_back({ActionKind::optimizer, 0, optimizer_ops(p_, *builder_)});
   }
 
-  /// Expands a pipeline action into those of the chunk's units, gathers and frees around them where weights are sharded.
+  /// Expands a pipeline action into those of the chunk's units, gathers and frees around them where weights are
+  /// sharded.
   void expand(Action const& action, std::vector<Action>& out) const {
     auto const c = static_cast<std::size_t>(action.chunk);
     std::int32_t const begin = first_unit_[c], end = first_unit_[c + 1];
@@ -248,7 +275,8 @@ class Lowering {
     PipelineSchedule with_transfers = p_.schedule;
     add_transfers(with_transfers);
     for (Action const& action : with_transfers.order[static_cast<std::size_t>(p_.stage)]) expand(action, p_.actions);
-    if (p_.segment_of(ActionKind::reduce, all_chunks)) p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
+    if (p_.segment_of(ActionKind::reduce, all_chunks))
+      p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
     p_.actions.push_back({.kind = ActionKind::optimizer});
   }
 

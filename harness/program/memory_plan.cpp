@@ -46,7 +46,8 @@ class Planner {
   }
 
   MemoryPlan plan() {
-    for (std::size_t id = 0; id < p_.tensors.size(); ++id) plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id)
+      plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
     place_persistent();
     place_slots();
     place_temporaries();
@@ -69,10 +70,17 @@ class Planner {
       }
       std::int64_t const bytes = reserve(place, t.bytes());
       switch (t.role) {
-        case TensorRole::parameter: plan_.parameter_bytes += bytes; break;
-        case TensorRole::gradient: plan_.gradient_bytes += bytes; break;
-        case TensorRole::optimizer: plan_.optimizer_bytes += bytes; break;
-        default: plan_.buffer_bytes += bytes;
+        case TensorRole::parameter:
+          plan_.parameter_bytes += bytes;
+          break;
+        case TensorRole::gradient:
+          plan_.gradient_bytes += bytes;
+          break;
+        case TensorRole::optimizer:
+          plan_.optimizer_bytes += bytes;
+          break;
+        default:
+          plan_.buffer_bytes += bytes;
       }
     }
   }
@@ -86,7 +94,8 @@ class Planner {
   }
 
   void place_slots() {
-    std::map<std::vector<std::int64_t>, std::pair<std::int32_t, std::vector<std::int32_t>>> colourings;  // same lifetimes, same answer
+    std::map<std::vector<std::int64_t>, std::pair<std::int32_t, std::vector<std::int32_t>>>
+        colourings;  // same lifetimes, same answer
     for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
       auto& place = plan_.places[id];
       if (place.residence != Residence::slot || !is_root(id)) continue;
@@ -164,7 +173,8 @@ class Planner {
       plan_.instance_count += plan_.places[id].instances;
     }
     for (std::size_t id = 0; id < p_.tensors.size(); ++id)
-      if (!is_root(id)) plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];
+      if (!is_root(id))
+        plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];
   }
 
   void walk() {
@@ -193,14 +203,18 @@ std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std:
 
 std::int32_t MemoryPlan::instance_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
   Place const& place = places[static_cast<std::size_t>(program.storage_of(id))];
-  return place.first_instance + (place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)]);
+  return place.first_instance +
+         (place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)]);
 }
 
-std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan, std::size_t count) {
+std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan,
+                                                                  std::size_t count) {
   std::vector<std::pair<std::string, std::int64_t>> all;
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
     auto const& place = plan.places[id];
-    if (place.residence == Residence::unused || program.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id)) continue;
+    if (place.residence == Residence::unused ||
+        program.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id))
+      continue;
     all.emplace_back(program.tensors[id].name, program.tensors[id].bytes() * place.instances);
   }
   std::ranges::stable_sort(all, [](auto const& a, auto const& b) { return a.second > b.second; });

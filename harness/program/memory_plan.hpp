@@ -14,13 +14,13 @@ enum class Residence : std::uint8_t { unused, persistent, slot, temporary };
 struct MemoryPlan {
   struct Place {
     Residence residence = Residence::unused;
-    std::int64_t offset = 0;    ///< bytes into the arena of instance 0
-    std::int64_t stride = 0;    ///< bytes between instances
+    std::int64_t offset = 0;  ///< bytes into the arena of instance 0
+    std::int64_t stride = 0;  ///< bytes between instances
     std::int32_t instances = 1;
-    std::int32_t first_instance = 0;          ///< number of instance 0 among all instances of the program
-    std::vector<std::int32_t> instance_of;    ///< [microbatch] for slots and per-microbatch buffers; empty: always 0
+    std::int32_t first_instance = 0;        ///< number of instance 0 among all instances of the program
+    std::vector<std::int32_t> instance_of;  ///< [microbatch] for slots and per-microbatch buffers; empty: always 0
   };
-  std::vector<Place> places;      ///< by tensor; views have their root's place
+  std::vector<Place> places;  ///< by tensor; views have their root's place
   std::int64_t arena_bytes = 0;
   std::int32_t instance_count = 0;
   /// Bytes by role: what lives as long as the run.
@@ -30,17 +30,21 @@ struct MemoryPlan {
   std::size_t peak_run = 0;
   /// The most microbatches whose activations are alive at once, by chunk.
   std::vector<std::int32_t> microbatches_in_flight;
-  std::int64_t peak_bytes() const { return parameter_bytes + gradient_bytes + optimizer_bytes + buffer_bytes + activation_peak_bytes; }
+  std::int64_t peak_bytes() const {
+    return parameter_bytes + gradient_bytes + optimizer_bytes + buffer_bytes + activation_peak_bytes;
+  }
   /// Arena offset (bytes) of a tensor for a microbatch.
   std::int64_t offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const;
   /// Number of the instance that an operand touches, for the hazard tracker.
   std::int32_t instance_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const;
 };
 
-/// Plans the arena and walks the step. Throws Error when a segment leaves a temporary in use by a stream nobody waits for.
+/// Plans the arena and walks the step. Throws Error when a segment leaves a temporary in use by a stream nobody waits
+/// for.
 MemoryPlan plan_memory(StepProgram const& program, Replay const& replay);
 
 /// The largest tensors alive at the peak, biggest first: name, bytes (all instances together).
-std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan, std::size_t count);
+std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan,
+                                                                  std::size_t count);
 
 }  // namespace shardbench

@@ -15,24 +15,34 @@ struct Residual {
 };
 
 LinearSpec qkv_spec(ModelConfig const& m) {
-  return {"attention.qkv", "attention.qkv",
+  return {"attention.qkv",
+          "attention.qkv",
           {{".q", m.query_width(), m.query_width(), m.heads, false},
            {".k", m.kv_width(), m.kv_width(), m.kv_heads, true},
            {".v", m.kv_width(), m.kv_width(), m.kv_heads, true}},
-          m.hidden, m.qkv_bias, -1};
+          m.hidden,
+          m.qkv_bias,
+          -1};
 }
 
 Value attention_branch(GraphBuilder& b, ModelConfig const& m, Value x, std::int64_t layer) {
   Value const qkv = b.linear(x, qkv_spec(m));
   Value const attended = b.attention(qkv, layer);
-  return b.linear(attended, {"attention.out", "attention.out", {{"", m.hidden, m.hidden, 0, false}}, m.query_width(), m.attention_out_bias, -1});
+  return b.linear(attended, {"attention.out",
+                             "attention.out",
+                             {{"", m.hidden, m.hidden, 0, false}},
+                             m.query_width(),
+                             m.attention_out_bias,
+                             -1});
 }
 
 Value mlp_branch(GraphBuilder& b, ModelConfig const& m, Value x) {
   std::int64_t const f = m.ffn_hidden;
   LinearSpec up{"mlp.up", "mlp.up", {}, m.hidden, m.mlp_bias, -1};
-  if (m.gated_mlp) up.sections = {{".gate", f, f, 0, false}, {".up", f, f, 0, false}};
-  else up.sections = {{"", f, f, 0, false}};
+  if (m.gated_mlp)
+    up.sections = {{".gate", f, f, 0, false}, {".up", f, f, 0, false}};
+  else
+    up.sections = {{"", f, f, 0, false}};
   Value const hidden = b.activation(b.linear(x, up), f);
   return b.linear(hidden, {"mlp.down", "mlp.down", {{"", m.hidden, m.hidden, 0, false}}, f, m.mlp_bias, -1});
 }
@@ -87,7 +97,8 @@ void build_chunk(GraphBuilder& b, Experiment const& e, StepProgram const& p, Chu
   ModelConfig const& m = e.model;
   Residual stream;
   stream.base = chunk.has_embedding && e.scope == Scope::model ? build_embedding(b, m, p) : b.chunk_input();
-  for (std::int64_t layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer) build_block(b, m, layer, stream);
+  for (std::int64_t layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer)
+    build_block(b, m, layer, stream);
   if (chunk.has_head && e.scope == Scope::model) {
     build_head(b, m, p, stream);
     return;

@@ -9,14 +9,17 @@ namespace {
 
 bool recomputed(Op const& op, Recompute kind) {
   // Selective recomputation repeats the attention core only (Korthikanti et al. 2022).
-  if (kind == Recompute::selective) return op.kind == OpKind::attention_forward || op.kind == OpKind::ring_attention_forward;
+  if (kind == Recompute::selective)
+    return op.kind == OpKind::attention_forward || op.kind == OpKind::ring_attention_forward;
   return true;
 }
 
 std::int32_t recompute_label(StepProgram& p, std::int32_t label) {
   OpLabel copy = p.labels[static_cast<std::size_t>(label)];
   copy.phase = "recompute";
-  auto const same = [&](OpLabel const& l) { return l.name == copy.name && l.phase == copy.phase && l.kind == copy.kind && l.axis == copy.axis; };
+  auto const same = [&](OpLabel const& l) {
+    return l.name == copy.name && l.phase == copy.phase && l.kind == copy.kind && l.axis == copy.axis;
+  };
   auto const it = std::ranges::find_if(p.labels, same);
   if (it != p.labels.end()) return static_cast<std::int32_t>(it - p.labels.begin());
   p.labels.push_back(copy);
@@ -25,11 +28,14 @@ std::int32_t recompute_label(StepProgram& p, std::int32_t label) {
 
 }  // namespace
 
-void add_recompute(StepProgram& p, ParallelConfig const& parallel, Chunk const& chunk, std::vector<Op> const& forward, std::vector<Op>& backward) {
-  std::int64_t const count = parallel.recompute_layers > 0 ? std::min(parallel.recompute_layers, chunk.layers) : chunk.layers;
+void add_recompute(StepProgram& p, ParallelConfig const& parallel, Chunk const& chunk, std::vector<Op> const& forward,
+                   std::vector<Op>& backward) {
+  std::int64_t const count =
+      parallel.recompute_layers > 0 ? std::min(parallel.recompute_layers, chunk.layers) : chunk.layers;
   std::map<std::int32_t, std::vector<Op>> again;
   for (Op const& op : forward) {
-    if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, parallel.recompute)) continue;
+    if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, parallel.recompute))
+      continue;
     auto& ops = again[op.layer];
     Op copy = op;
     copy.flop_class = FlopClass::recompute;

@@ -21,12 +21,15 @@ Replay::Replay(StepProgram const& program) {
         add_segment(program, ActionKind::backward, a.pair_chunk, a.pair_microbatch);
         break;
       case ActionKind::send:
-      case ActionKind::receive: add_transfer(program, a); break;
+      case ActionKind::receive:
+        add_transfer(program, a);
+        break;
       case ActionKind::optimizer:
         optimizer_begin_ = runs_.size();
         add_segment(program, a.kind, a.chunk, a.microbatch);
         break;
-      default: add_segment(program, a.kind, a.chunk, a.microbatch);
+      default:
+        add_segment(program, a.kind, a.chunk, a.microbatch);
     }
   }
   mark_first_and_last(program);
@@ -47,7 +50,8 @@ void Replay::add_segment(StepProgram const& program, ActionKind kind, std::int32
 void Replay::add_transfer(StepProgram const& program, Action const& a) {
   Chunk const& chunk = program.chunks[static_cast<std::size_t>(a.chunk)];
   bool const sends = a.kind == ActionKind::send, activation = a.boundary == Boundary::activation;
-  TensorId const id = sends ? (activation ? chunk.output : chunk.input_gradient) : (activation ? chunk.input : chunk.output_gradient);
+  TensorId const id =
+      sends ? (activation ? chunk.output : chunk.input_gradient) : (activation ? chunk.input : chunk.output_gradient);
   StreamId const stream = pipeline_stream(a.kind, a.boundary, program.direction_of(a.chunk));
   auto const same = [&](Op const& op) { return op.stream == stream && op.layer == a.chunk; };
   auto it = std::ranges::find_if(transfers_, same);

@@ -20,7 +20,9 @@ struct Run {
     return op.when == When::every || (op.when == When::first ? first[part] : last[part]);
   }
   /// Whether an op adds to its output in this run.
-  bool adds(Op const& op) const { return op.always_accumulate || (op.accumulate && !first[static_cast<std::size_t>(op.part)]); }
+  bool adds(Op const& op) const {
+    return op.always_accumulate || (op.accumulate && !first[static_cast<std::size_t>(op.part)]);
+  }
 };
 
 /// The whole step of a rank in issue order; pairs are played one after the other. Points into `program`, which must

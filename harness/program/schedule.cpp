@@ -11,7 +11,8 @@
 namespace shardbench {
 
 std::string_view to_string(ActionKind kind) {
-  constexpr std::array<std::string_view, 13> names{"F", "I", "W", "B", "PAIR", "R", "GATHER", "FREE", "REDUCE", "SEND", "RECV", "OPT", "D"};
+  constexpr std::array<std::string_view, 13> names{"F",    "I",      "W",    "B",    "PAIR", "R", "GATHER",
+                                                   "FREE", "REDUCE", "SEND", "RECV", "OPT",  "D"};
   static_assert(names.size() == static_cast<std::size_t>(ActionKind::size_));
   return names[static_cast<std::size_t>(kind)];
 }
@@ -20,9 +21,12 @@ std::int32_t PipelineSchedule::pieces() const { return kind == ScheduleKind::dua
 
 std::int32_t PipelineSchedule::piece_of(ChunkPlace place) const {
   switch (kind) {
-    case ScheduleKind::zb_v: return place.chunk == 0 ? place.stage : 2 * stages - 1 - place.stage;
-    case ScheduleKind::dualpipe: return place.chunk == 0 ? place.stage : stages - 1 - place.stage;
-    default: return place.chunk * stages + place.stage;
+    case ScheduleKind::zb_v:
+      return place.chunk == 0 ? place.stage : 2 * stages - 1 - place.stage;
+    case ScheduleKind::dualpipe:
+      return place.chunk == 0 ? place.stage : stages - 1 - place.stage;
+    default:
+      return place.chunk * stages + place.stage;
   }
 }
 
@@ -30,10 +34,13 @@ std::optional<ChunkPlace> PipelineSchedule::next(ChunkPlace place) const {
   std::int32_t const piece = piece_of(place) + 1;
   if (piece == pieces()) return std::nullopt;
   switch (kind) {
-    case ScheduleKind::zb_v: return piece < stages ? ChunkPlace{piece, 0} : ChunkPlace{2 * stages - 1 - piece, 1};
+    case ScheduleKind::zb_v:
+      return piece < stages ? ChunkPlace{piece, 0} : ChunkPlace{2 * stages - 1 - piece, 1};
     // Each direction of DualPipe is a pipeline of its own: chunk 0 runs up the ranks, chunk 1 down.
-    case ScheduleKind::dualpipe: return place.chunk == 0 ? ChunkPlace{place.stage + 1, 0} : ChunkPlace{place.stage - 1, 1};
-    default: return ChunkPlace{piece % stages, piece / stages};
+    case ScheduleKind::dualpipe:
+      return place.chunk == 0 ? ChunkPlace{place.stage + 1, 0} : ChunkPlace{place.stage - 1, 1};
+    default:
+      return ChunkPlace{piece % stages, piece / stages};
   }
 }
 
@@ -41,9 +48,12 @@ std::optional<ChunkPlace> PipelineSchedule::previous(ChunkPlace place) const {
   std::int32_t const piece = piece_of(place) - 1;
   if (piece < 0) return std::nullopt;
   switch (kind) {
-    case ScheduleKind::zb_v: return piece < stages ? ChunkPlace{piece, 0} : ChunkPlace{2 * stages - 1 - piece, 1};
-    case ScheduleKind::dualpipe: return place.chunk == 0 ? ChunkPlace{place.stage - 1, 0} : ChunkPlace{place.stage + 1, 1};
-    default: return ChunkPlace{piece % stages, piece / stages};
+    case ScheduleKind::zb_v:
+      return piece < stages ? ChunkPlace{piece, 0} : ChunkPlace{2 * stages - 1 - piece, 1};
+    case ScheduleKind::dualpipe:
+      return place.chunk == 0 ? ChunkPlace{place.stage - 1, 0} : ChunkPlace{place.stage + 1, 1};
+    default:
+      return ChunkPlace{piece % stages, piece / stages};
   }
 }
 
@@ -61,22 +71,32 @@ PipelineSchedule make_schedule(ScheduleKind kind, std::int64_t stages, std::int6
   require(microbatches >= 1, fmt::format("microbatches: {} is not >= 1", microbatches));
   require(chunks >= 1, fmt::format("vpp: {} is not >= 1", chunks));
   require(stages <= 1 << 16 && microbatches <= 1 << 20 && chunks <= 1 << 10,
-          fmt::format("schedule: pp {}, vpp {} or microbatches {} beyond 65536, 1024, 1048576", stages, chunks, microbatches));
+          fmt::format("schedule: pp {}, vpp {} or microbatches {} beyond 65536, 1024, 1048576", stages, chunks,
+                      microbatches));
   PipelineSchedule s{kind, static_cast<std::int32_t>(stages), 1, static_cast<std::int32_t>(microbatches), {}};
   switch (kind) {
-    case ScheduleKind::gpipe: order_gpipe(s); break;
-    case ScheduleKind::one_f_one_b: order_1f1b(s); break;
+    case ScheduleKind::gpipe:
+      order_gpipe(s);
+      break;
+    case ScheduleKind::one_f_one_b:
+      order_1f1b(s);
+      break;
     case ScheduleKind::interleaved: {
       s.chunks = static_cast<std::int32_t>(chunks);
       auto const rounds = std::max<std::int64_t>(1, microbatches / stages);
-      require(microbatches % rounds == 0,
-              fmt::format("interleaved: {} microbatches do not fall into {} equal rounds of about pp={} (legal: multiples of pp, or up to 2*pp-1)",
-                          microbatches, rounds, stages));
+      require(microbatches % rounds == 0, fmt::format("interleaved: {} microbatches do not fall into {} equal rounds "
+                                                      "of about pp={} (legal: multiples of pp, or up to 2*pp-1)",
+                                                      microbatches, rounds, stages));
       order_interleaved(s);
       break;
     }
-    case ScheduleKind::zb_h1: order_zb_h1(s); break;
-    case ScheduleKind::zb_v: s.chunks = 2; order_zb_v(s); break;
+    case ScheduleKind::zb_h1:
+      order_zb_h1(s);
+      break;
+    case ScheduleKind::zb_v:
+      s.chunks = 2;
+      order_zb_v(s);
+      break;
     case ScheduleKind::dualpipe:
       require(stages % 2 == 0, fmt::format("dualpipe: pp={} must be even", stages));
       require(microbatches % 2 == 0 && microbatches >= 2 * stages,
@@ -84,28 +104,35 @@ PipelineSchedule make_schedule(ScheduleKind kind, std::int64_t stages, std::int6
       s.chunks = 2;
       order_dualpipe(s);
       break;
-    case ScheduleKind::size_: break;
+    case ScheduleKind::size_:
+      break;
   }
   return s;
 }
 
 namespace {
 
-void push_receives(PipelineSchedule const& s, std::int32_t stage, ActionKind kind, std::int32_t chunk, std::int32_t microbatch,
-                   std::vector<Action>& out) {
+void push_receives(PipelineSchedule const& s, std::int32_t stage, ActionKind kind, std::int32_t chunk,
+                   std::int32_t microbatch, std::vector<Action>& out) {
   bool const forward = kind == ActionKind::forward;
   auto const source = forward ? s.previous({stage, chunk}) : s.next({stage, chunk});
   if (!source || source->stage == stage) return;
-  out.push_back({.kind = ActionKind::receive, .chunk = chunk, .microbatch = microbatch, .peer = source->stage,
+  out.push_back({.kind = ActionKind::receive,
+                 .chunk = chunk,
+                 .microbatch = microbatch,
+                 .peer = source->stage,
                  .boundary = forward ? Boundary::activation : Boundary::gradient});
 }
 
-void push_sends(PipelineSchedule const& s, std::int32_t stage, ActionKind kind, std::int32_t chunk, std::int32_t microbatch,
-                std::vector<Action>& out) {
+void push_sends(PipelineSchedule const& s, std::int32_t stage, ActionKind kind, std::int32_t chunk,
+                std::int32_t microbatch, std::vector<Action>& out) {
   bool const forward = kind == ActionKind::forward;
   auto const target = forward ? s.next({stage, chunk}) : s.previous({stage, chunk});
   if (!target || target->stage == stage) return;
-  out.push_back({.kind = ActionKind::send, .chunk = chunk, .microbatch = microbatch, .peer = target->stage,
+  out.push_back({.kind = ActionKind::send,
+                 .chunk = chunk,
+                 .microbatch = microbatch,
+                 .peer = target->stage,
                  .boundary = forward ? Boundary::activation : Boundary::gradient});
 }
 
@@ -117,7 +144,8 @@ void add_transfers(PipelineSchedule& schedule) {
     std::vector<Action> out;
     out.reserve(actions.size() * 2);
     for (Action const& action : actions) {
-      bool const moves = action.kind == ActionKind::forward || action.kind == ActionKind::backward || action.kind == ActionKind::backward_input;
+      bool const moves = action.kind == ActionKind::forward || action.kind == ActionKind::backward ||
+                         action.kind == ActionKind::backward_input;
       if (action.kind == ActionKind::pair) {
         push_receives(schedule, stage, ActionKind::forward, action.chunk, action.microbatch, out);
         push_receives(schedule, stage, ActionKind::backward, action.pair_chunk, action.pair_microbatch, out);

@@ -12,7 +12,20 @@ namespace shardbench {
 /// What a rank may be told to do. `backward` is input and weight gradients together; `pair` overlaps a forward with a
 /// backward of another chunk; gather, free and reduce move ZeRO-3 parameters between their sharded and full states.
 enum class ActionKind : std::uint8_t {
-  forward, backward_input, backward_weight, backward, pair, recompute, gather, free, reduce, send, receive, optimizer, decode, size_
+  forward,
+  backward_input,
+  backward_weight,
+  backward,
+  pair,
+  recompute,
+  gather,
+  free,
+  reduce,
+  send,
+  receive,
+  optimizer,
+  decode,
+  size_
 };
 std::string_view to_string(ActionKind kind);
 
@@ -22,12 +35,12 @@ enum class Boundary : std::uint8_t { none, activation, gradient };
 /// One entry of a rank's order of work.
 struct Action {
   ActionKind kind = ActionKind::forward;
-  std::int32_t chunk = 0;       ///< local chunk of the rank
+  std::int32_t chunk = 0;  ///< local chunk of the rank
   std::int32_t microbatch = 0;
-  std::int32_t pair_chunk = -1;       ///< pair: the chunk that runs backward
-  std::int32_t pair_microbatch = -1;  ///< pair: its microbatch
-  std::int32_t peer = -1;             ///< send, receive: pipeline rank of the other side
-  Boundary boundary = Boundary::none; ///< send, receive
+  std::int32_t pair_chunk = -1;        ///< pair: the chunk that runs backward
+  std::int32_t pair_microbatch = -1;   ///< pair: its microbatch
+  std::int32_t peer = -1;              ///< send, receive: pipeline rank of the other side
+  Boundary boundary = Boundary::none;  ///< send, receive
   bool operator==(Action const&) const = default;
 };
 
@@ -42,8 +55,8 @@ struct ChunkPlace {
 struct PipelineSchedule {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
   std::int32_t stages = 1;
-  std::int32_t chunks = 1;        ///< per stage
-  std::int32_t microbatches = 1;  ///< per step, over all chunks
+  std::int32_t chunks = 1;                 ///< per stage
+  std::int32_t microbatches = 1;           ///< per step, over all chunks
   std::vector<std::vector<Action>> order;  ///< [stage], compute actions only until add_transfers()
 
   /// Model pieces: stages * chunks, except for DualPipe, where every piece exists on two stages.
@@ -64,7 +77,8 @@ PipelineSchedule make_schedule(ScheduleKind kind, std::int64_t stages, std::int6
 /// Inserts a receive before each action that needs another stage's tensor and a send after each that makes one.
 void add_transfers(PipelineSchedule& schedule);
 
-/// A line per stage: "F0.0 F0.1 B0.0 ..." (kind, chunk, microbatch; a pair is "F0.5&B1.2"); parse_schedule reads it back.
+/// A line per stage: "F0.0 F0.1 B0.0 ..." (kind, chunk, microbatch; a pair is "F0.5&B1.2"); parse_schedule reads it
+/// back.
 std::string to_text(PipelineSchedule const& schedule);
 /// Throws InputError with line and column for anything to_text could not have written.
 PipelineSchedule parse_schedule(std::string_view text);

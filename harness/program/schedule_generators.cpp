@@ -6,8 +6,12 @@
 namespace shardbench {
 namespace {
 
-Action forward(std::int32_t chunk, std::int32_t microbatch) { return {.kind = ActionKind::forward, .chunk = chunk, .microbatch = microbatch}; }
-Action backward(std::int32_t chunk, std::int32_t microbatch) { return {.kind = ActionKind::backward, .chunk = chunk, .microbatch = microbatch}; }
+Action forward(std::int32_t chunk, std::int32_t microbatch) {
+  return {.kind = ActionKind::forward, .chunk = chunk, .microbatch = microbatch};
+}
+Action backward(std::int32_t chunk, std::int32_t microbatch) {
+  return {.kind = ActionKind::backward, .chunk = chunk, .microbatch = microbatch};
+}
 
 }  // namespace
 
@@ -41,9 +45,9 @@ void order_interleaved(PipelineSchedule& s) {
   auto const microbatch_of = [&](std::int32_t k) { return k / (per_round * s.chunks) * per_round + k % per_round; };
   for (std::int32_t stage = 0; stage < s.stages; ++stage) {
     auto& actions = s.order[static_cast<std::size_t>(stage)];
-    std::int32_t const warmup =
-        s.chunks == 1 ? std::min(s.stages - 1 - stage, total)
-                      : std::min((s.stages - 1 - stage) * 2 + (s.chunks - 1) * per_round, total);
+    std::int32_t const warmup = s.chunks == 1
+                                    ? std::min(s.stages - 1 - stage, total)
+                                    : std::min((s.stages - 1 - stage) * 2 + (s.chunks - 1) * per_round, total);
     for (std::int32_t k = 0; k < total + warmup; ++k) {
       if (k < total) actions.push_back(forward(chunk_of(k), microbatch_of(k)));
       if (k >= warmup) actions.push_back(backward(s.chunks - 1 - chunk_of(k - warmup), microbatch_of(k - warmup)));
@@ -54,12 +58,13 @@ void order_interleaved(PipelineSchedule& s) {
 namespace {
 
 /// Orders a zero-bubble schedule by playing it with forward, input-gradient and weight-gradient parts of equal length:
-/// a free stage takes a ready input gradient; else, until its last `hurry` forwards, a deferred weight gradient when more
-/// than `patience` of them wait; else a ready forward while fewer than `cap` activations are held; else any deferred
-/// weight gradient. The result is fixed data; real durations only change when things happen.
+/// a free stage takes a ready input gradient; else, until its last `hurry` forwards, a deferred weight gradient when
+/// more than `patience` of them wait; else a ready forward while fewer than `cap` activations are held; else any
+/// deferred weight gradient. The result is fixed data; real durations only change when things happen.
 class ZeroBubblePlayer {
  public:
-  ZeroBubblePlayer(PipelineSchedule& schedule, std::int32_t cap, std::vector<std::int32_t> patience, std::vector<std::int32_t> hurry)
+  ZeroBubblePlayer(PipelineSchedule& schedule, std::int32_t cap, std::vector<std::int32_t> patience,
+                   std::vector<std::int32_t> hurry)
       : s_(schedule), cap_(cap), patience_(std::move(patience)), hurry_(std::move(hurry)) {
     auto const places = static_cast<std::size_t>(s_.stages) * static_cast<std::size_t>(s_.chunks);
     forward_done_.assign(places, std::vector<std::int32_t>(static_cast<std::size_t>(s_.microbatches), never));
@@ -118,7 +123,8 @@ class ZeroBubblePlayer {
 
   std::int32_t forwards_left(std::int32_t stage) const {
     std::int32_t left = 0;
-    for (std::int32_t chunk = 0; chunk < s_.chunks; ++chunk) left += s_.microbatches - next_forward_[at({stage, chunk})];
+    for (std::int32_t chunk = 0; chunk < s_.chunks; ++chunk)
+      left += s_.microbatches - next_forward_[at({stage, chunk})];
     return left;
   }
 
@@ -159,9 +165,9 @@ class ZeroBubblePlayer {
   void add(std::int32_t stage, Action const& action) { s_.order[static_cast<std::size_t>(stage)].push_back(action); }
 
   PipelineSchedule& s_;
-  std::int32_t cap_;                     ///< microbatch-chunks a stage may hold
-  std::vector<std::int32_t> patience_;   ///< [stage] weight gradients that may wait
-  std::vector<std::int32_t> hurry_;      ///< [stage] last forwards that go before any weight gradient
+  std::int32_t cap_;                    ///< microbatch-chunks a stage may hold
+  std::vector<std::int32_t> patience_;  ///< [stage] weight gradients that may wait
+  std::vector<std::int32_t> hurry_;     ///< [stage] last forwards that go before any weight gradient
   std::vector<std::vector<std::int32_t>> forward_done_, input_done_;
   std::vector<std::int32_t> next_forward_, next_input_, held_;
   std::vector<std::deque<std::pair<std::int32_t, std::int32_t>>> deferred_;
@@ -232,8 +238,10 @@ class DualPipeRank {
     bool const middle = outer_ == 0;
     for (int i = 0; i < rounds; ++i) {
       // The two innermost ranks feed each other at the start, so their first pair cannot overlap.
-      if (i == 0 && middle) forward_of(near), backward_of(far);
-      else pair_of(near, far);
+      if (i == 0 && middle)
+        forward_of(near), backward_of(far);
+      else
+        pair_of(near, far);
       pair_of(far, near);
     }
   }
@@ -257,7 +265,8 @@ class DualPipeRank {
   void forward_of(int side) { actions_.push_back(forward(chunk(side), take(next_forward_, chunk(side)))); }
   void backward_of(int side) { actions_.push_back(backward(chunk(side), take(next_backward_, chunk(side)))); }
   void input_of(int side) {
-    Action const a{.kind = ActionKind::backward_input, .chunk = chunk(side), .microbatch = take(next_backward_, chunk(side))};
+    Action const a{
+        .kind = ActionKind::backward_input, .chunk = chunk(side), .microbatch = take(next_backward_, chunk(side))};
     deferred_.push_back(a);
     actions_.push_back(a);
   }

@@ -11,11 +11,14 @@ namespace {
 
 std::string action_text(Action const& a) {
   switch (a.kind) {
-    case ActionKind::pair: return fmt::format("F{}.{}&B{}.{}", a.chunk, a.microbatch, a.pair_chunk, a.pair_microbatch);
+    case ActionKind::pair:
+      return fmt::format("F{}.{}&B{}.{}", a.chunk, a.microbatch, a.pair_chunk, a.pair_microbatch);
     case ActionKind::send:
     case ActionKind::receive:
-      return fmt::format("{}{}.{}{}{}", to_string(a.kind), a.chunk, a.microbatch, a.boundary == Boundary::activation ? "a" : "g", a.peer);
-    default: return fmt::format("{}{}.{}", to_string(a.kind), a.chunk, a.microbatch);
+      return fmt::format("{}{}.{}{}{}", to_string(a.kind), a.chunk, a.microbatch,
+                         a.boundary == Boundary::activation ? "a" : "g", a.peer);
+    default:
+      return fmt::format("{}{}.{}", to_string(a.kind), a.chunk, a.microbatch);
   }
 }
 
@@ -53,17 +56,21 @@ class Reader {
 
 Action read_action(Reader& in) {
   // Longer names first: "RECV" and "REDUCE" begin like "R".
-  constexpr ActionKind kinds[] = {ActionKind::gather, ActionKind::free, ActionKind::reduce, ActionKind::send, ActionKind::receive,
-                                  ActionKind::optimizer, ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight,
-                                  ActionKind::backward, ActionKind::recompute, ActionKind::decode};
+  constexpr ActionKind kinds[] = {ActionKind::gather,   ActionKind::free,           ActionKind::reduce,
+                                  ActionKind::send,     ActionKind::receive,        ActionKind::optimizer,
+                                  ActionKind::forward,  ActionKind::backward_input, ActionKind::backward_weight,
+                                  ActionKind::backward, ActionKind::recompute,      ActionKind::decode};
   for (ActionKind const kind : kinds) {
     if (!in.take(to_string(kind))) continue;
     Action a{.kind = kind};
     in.place(a.chunk, a.microbatch);
     if (kind == ActionKind::send || kind == ActionKind::receive) {
-      if (in.take("a")) a.boundary = Boundary::activation;
-      else if (in.take("g")) a.boundary = Boundary::gradient;
-      else in.fail("'a' or 'g'");
+      if (in.take("a"))
+        a.boundary = Boundary::activation;
+      else if (in.take("g"))
+        a.boundary = Boundary::gradient;
+      else
+        in.fail("'a' or 'g'");
       a.peer = in.number();
     }
     if (kind == ActionKind::forward && in.take("&")) {
@@ -79,7 +86,8 @@ Action read_action(Reader& in) {
 }  // namespace
 
 std::string to_text(PipelineSchedule const& s) {
-  std::string text = fmt::format("{} stages={} chunks={} microbatches={}\n", to_string(s.kind), s.stages, s.chunks, s.microbatches);
+  std::string text =
+      fmt::format("{} stages={} chunks={} microbatches={}\n", to_string(s.kind), s.stages, s.chunks, s.microbatches);
   for (auto const& actions : s.order) {
     std::string_view space = "";
     for (Action const& a : actions) {
@@ -96,7 +104,8 @@ PipelineSchedule parse_schedule(std::string_view text) {
   int line_number = 0;
   auto const next_line = [&]() {
     auto const end = text.find('\n');
-    if (end == text.npos) throw InputError(fmt::format("schedule line {}: missing (the header says {} stages)", line_number + 1, s.stages));
+    if (end == text.npos)
+      throw InputError(fmt::format("schedule line {}: missing (the header says {} stages)", line_number + 1, s.stages));
     std::string_view const line = text.substr(0, end);
     text.remove_prefix(end + 1);
     ++line_number;
@@ -122,7 +131,8 @@ PipelineSchedule parse_schedule(std::string_view text) {
     while (!in.at_end()) {
       if (!actions.empty() && !in.take(" ")) in.fail("a space");
       Action const a = read_action(in);
-      if (a.chunk >= s.chunks || a.microbatch >= s.microbatches || a.pair_chunk >= s.chunks || a.pair_microbatch >= s.microbatches || a.peer >= s.stages)
+      if (a.chunk >= s.chunks || a.microbatch >= s.microbatches || a.pair_chunk >= s.chunks ||
+          a.pair_microbatch >= s.microbatches || a.peer >= s.stages)
         in.fail("a chunk, microbatch and peer within the header's counts");
       actions.push_back(a);
     }

@@ -3,17 +3,45 @@
 namespace shardbench {
 
 std::string_view to_string(TensorRole role) {
-  constexpr std::string_view names[] = {"parameter", "gradient", "optimizer", "buffer", "kv_cache", "activation", "temporary"};
+  constexpr std::string_view names[] = {"parameter", "gradient",   "optimizer", "buffer",
+                                        "kv_cache",  "activation", "temporary"};
   static_assert(std::size(names) == static_cast<std::size_t>(TensorRole::size_));
   return names[static_cast<std::size_t>(role)];
 }
 
 std::string_view to_string(OpKind kind) {
-  constexpr std::string_view names[] = {
-      "gemm", "grouped_gemm", "attention_forward", "attention_backward", "norm_forward", "norm_backward", "rope", "activation_forward",
-      "activation_backward", "embedding_forward", "embedding_backward", "cross_entropy_max", "cross_entropy_sum", "cross_entropy_loss",
-      "cross_entropy_backward", "add", "column_sum", "copy_block", "scale", "adamw", "router_forward", "router_backward", "permute", "unpermute",
-      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send", "receive", "ring_attention_forward", "ring_attention_backward"};
+  constexpr std::string_view names[] = {"gemm",
+                                        "grouped_gemm",
+                                        "attention_forward",
+                                        "attention_backward",
+                                        "norm_forward",
+                                        "norm_backward",
+                                        "rope",
+                                        "activation_forward",
+                                        "activation_backward",
+                                        "embedding_forward",
+                                        "embedding_backward",
+                                        "cross_entropy_max",
+                                        "cross_entropy_sum",
+                                        "cross_entropy_loss",
+                                        "cross_entropy_backward",
+                                        "add",
+                                        "column_sum",
+                                        "copy_block",
+                                        "scale",
+                                        "adamw",
+                                        "router_forward",
+                                        "router_backward",
+                                        "permute",
+                                        "unpermute",
+                                        "all_reduce",
+                                        "reduce_scatter",
+                                        "all_gather",
+                                        "all_to_all",
+                                        "send",
+                                        "receive",
+                                        "ring_attention_forward",
+                                        "ring_attention_backward"};
   static_assert(std::size(names) == op_kind_count);
   return names[static_cast<std::size_t>(kind)];
 }

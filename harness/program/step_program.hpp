@@ -24,14 +24,14 @@ struct Tensor {
   std::string name;
   TensorRole role = TensorRole::temporary;
   Dtype dtype = Dtype::f32;
-  std::int64_t rows = 0, cols = 0;   ///< local; a bound where rows are routed
-  double expected_rows = 0;          ///< what counts use: `rows`, or the mean load where rows are routed
+  std::int64_t rows = 0, cols = 0;  ///< local; a bound where rows are routed
+  double expected_rows = 0;         ///< what counts use: `rows`, or the mean load where rows are routed
   std::int64_t global_rows = 0, global_cols = 0;
   std::array<Placement, axis_count> placement{};
-  std::int32_t chunk = -1;           ///< the chunk whose segments touch it, -1 for all
-  TensorId storage = no_tensor;      ///< the tensor whose bytes it shares; itself when it owns them
-  std::int64_t storage_offset = 0;   ///< elements into `storage`
-  bool per_microbatch = false;       ///< buffers that hold a block for each microbatch of the step
+  std::int32_t chunk = -1;          ///< the chunk whose segments touch it, -1 for all
+  TensorId storage = no_tensor;     ///< the tensor whose bytes it shares; itself when it owns them
+  std::int64_t storage_offset = 0;  ///< elements into `storage`
+  bool per_microbatch = false;      ///< buffers that hold a block for each microbatch of the step
   std::int64_t elements() const { return rows * cols; }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(bytes_of(dtype)); }
 };
@@ -45,18 +45,54 @@ struct TensorRef {
 };
 
 enum class OpKind : std::uint8_t {
-  gemm, grouped_gemm, attention_forward, attention_backward, norm_forward, norm_backward, rope, activation_forward,
-  activation_backward, embedding_forward, embedding_backward, cross_entropy_max, cross_entropy_sum, cross_entropy_loss,
-  cross_entropy_backward, add, column_sum, copy_block, scale, adamw, router_forward, router_backward, permute, unpermute,
-  all_reduce, reduce_scatter, all_gather, all_to_all, send, receive, ring_attention_forward, ring_attention_backward, size_
+  gemm,
+  grouped_gemm,
+  attention_forward,
+  attention_backward,
+  norm_forward,
+  norm_backward,
+  rope,
+  activation_forward,
+  activation_backward,
+  embedding_forward,
+  embedding_backward,
+  cross_entropy_max,
+  cross_entropy_sum,
+  cross_entropy_loss,
+  cross_entropy_backward,
+  add,
+  column_sum,
+  copy_block,
+  scale,
+  adamw,
+  router_forward,
+  router_backward,
+  permute,
+  unpermute,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  send,
+  receive,
+  ring_attention_forward,
+  ring_attention_backward,
+  size_
 };
 inline constexpr std::size_t op_kind_count = static_cast<std::size_t>(OpKind::size_);
 std::string_view to_string(OpKind kind);
 bool is_communication(OpKind kind);
 
 // Shapes, one struct a family. Sizes are local to the rank.
-struct GemmShape { std::int64_t m = 0, n = 0, k = 0; bool transpose_a = false, transpose_b = false; };
-struct GroupedGemmShape { std::int64_t groups = 0, m = 0, n = 0, k = 0; bool transpose_b = false, weight_gradient = false; double expected_m = 0; };
+struct GemmShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+};
+struct GroupedGemmShape {
+  std::int64_t groups = 0, m = 0, n = 0, k = 0;
+  bool transpose_b = false, weight_gradient = false;
+  double expected_m = 0;
+};
 struct AttentionOpShape {
   std::int64_t seq_q = 0, seq_k = 0, batch = 0, heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0, window = 0;
   float scale = 1, softcap = 0;
@@ -64,20 +100,54 @@ struct AttentionOpShape {
   double visible_pairs = 0;  ///< query-key pairs a head computes for one sample
   std::int64_t ring = 1;     ///< ranks of the ring for ring attention
 };
-struct NormShape { NormKind kind = NormKind::layer_norm; std::int64_t rows = 0, cols = 0; float eps = 0, weight_offset = 0; bool residual = false; };
-struct RopeShape { std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0; float theta = 0; bool inverse = false; };
-struct ActivationShape { ActivationKind kind = ActivationKind::gelu_tanh; bool gated = false; std::int64_t rows = 0, cols = 0; };
-struct EmbeddingShape { std::int64_t tokens = 0, rows = 0, cols = 0, first_row = 0; };
-struct CrossEntropyOpShape { std::int64_t tokens = 0, columns = 0, first_column = 0, valid_vocab = 0; float scale = 1; };
-struct BlockShape { std::int64_t rows = 0, cols = 0; float scale = 1; };  ///< add, column_sum, copy_block, scale
-struct AdamWShape { std::int64_t count = 0; };
-struct RouterShape { std::int64_t tokens = 0, experts = 0, top_k = 0, hidden = 0; bool sigmoid = false; };
-struct PermuteShape { std::int64_t tokens = 0, top_k = 0, cols = 0; };
+struct NormShape {
+  NormKind kind = NormKind::layer_norm;
+  std::int64_t rows = 0, cols = 0;
+  float eps = 0, weight_offset = 0;
+  bool residual = false;
+};
+struct RopeShape {
+  std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0;
+  float theta = 0;
+  bool inverse = false;
+};
+struct ActivationShape {
+  ActivationKind kind = ActivationKind::gelu_tanh;
+  bool gated = false;
+  std::int64_t rows = 0, cols = 0;
+};
+struct EmbeddingShape {
+  std::int64_t tokens = 0, rows = 0, cols = 0, first_row = 0;
+};
+struct CrossEntropyOpShape {
+  std::int64_t tokens = 0, columns = 0, first_column = 0, valid_vocab = 0;
+  float scale = 1;
+};
+struct BlockShape {
+  std::int64_t rows = 0, cols = 0;
+  float scale = 1;
+};  ///< add, column_sum, copy_block, scale
+struct AdamWShape {
+  std::int64_t count = 0;
+};
+struct RouterShape {
+  std::int64_t tokens = 0, experts = 0, top_k = 0, hidden = 0;
+  bool sigmoid = false;
+};
+struct PermuteShape {
+  std::int64_t tokens = 0, top_k = 0, cols = 0;
+};
 /// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message).
-struct CollectiveShape { std::int64_t count = 0; Dtype dtype = Dtype::f32; PartialOp reduce = PartialOp::sum; double expected_count = 0; };
+struct CollectiveShape {
+  std::int64_t count = 0;
+  Dtype dtype = Dtype::f32;
+  PartialOp reduce = PartialOp::sum;
+  double expected_count = 0;
+};
 
-using OpShape = std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
-                             CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, PermuteShape, CollectiveShape>;
+using OpShape =
+    std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
+                 CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, PermuteShape, CollectiveShape>;
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
@@ -97,18 +167,18 @@ struct Op {
   OpKind kind = OpKind::gemm;
   OpShape shape;
   std::vector<TensorRef> inputs, outputs;
-  std::vector<TensorRef> after;       ///< not read, but what is still under way on them must be over first
+  std::vector<TensorRef> after;  ///< not read, but what is still under way on them must be over first
   StreamId stream = StreamId::compute;
   When when = When::every;
-  bool accumulate = false;            ///< adds to its (gradient) output, except in the chunk's first microbatch
-  bool always_accumulate = false;     ///< adds in every microbatch
-  std::int32_t group = -1;            ///< index into StepProgram::groups for communication
-  std::int32_t peer = -1, tag = 0;    ///< send, receive: position in the group, and what kind of message
+  bool accumulate = false;          ///< adds to its (gradient) output, except in the chunk's first microbatch
+  bool always_accumulate = false;   ///< adds in every microbatch
+  std::int32_t group = -1;          ///< index into StepProgram::groups for communication
+  std::int32_t peer = -1, tag = 0;  ///< send, receive: position in the group, and what kind of message
   FlopClass flop_class = FlopClass::model;
   BackwardPart part = BackwardPart::input;
-  std::int32_t layer = -1;            ///< model layer, -1 outside the blocks
-  std::int32_t label = 0;             ///< index into StepProgram::labels
-  bool host_dependent = false;        ///< needs a value on the host (routing): no CUDA graph
+  std::int32_t layer = -1;      ///< model layer, -1 outside the blocks
+  std::int32_t label = 0;       ///< index into StepProgram::labels
+  bool host_dependent = false;  ///< needs a value on the host (routing): no CUDA graph
 };
 
 /// A line of the ops report: what the op is, without its layer.
@@ -119,8 +189,8 @@ struct OpLabel {
   Axis axis = Axis::size_;  ///< the billed axis of communication
 };
 
-/// A set of ranks that communicate, and the axis whose column their bytes go to. Every rank of the job has the same list
-/// of groups in the same order; a rank outside one has no members there.
+/// A set of ranks that communicate, and the axis whose column their bytes go to. Every rank of the job has the same
+/// list of groups in the same order; a rank outside one has no members there.
 struct Group {
   std::string name;
   Axis axis = Axis::tp;
@@ -149,7 +219,7 @@ struct Parameter {
   std::int32_t chunk = 0;
   bool expert = false;  ///< replicated over the expert data-parallel group, not over dp
   bool tied = false;    ///< the word embedding that the head shares; its copies' gradients are summed
-  bool copy = false;  ///< another rank or chunk owns it (tied embedding, DualPipe's second copy): counted once
+  bool copy = false;    ///< another rank or chunk owns it (tied embedding, DualPipe's second copy): counted once
   std::int64_t elements() const { return rows * cols; }
 };
 
@@ -159,7 +229,7 @@ struct Bucket {
   std::vector<std::int32_t> reduce_groups;  ///< groups summed over, in order
   TensorId weights = no_tensor, gradients = no_tensor, master = no_tensor, exp_avg = no_tensor, exp_avg_sq = no_tensor;
   TensorId weight_shard = no_tensor, gradient_shard = no_tensor, reduced = no_tensor;  ///< ZeRO-3 only
-  std::int64_t elements = 0;  ///< padded to whole shards
+  std::int64_t elements = 0;                                                           ///< padded to whole shards
   std::int64_t shard_begin = 0, shard_elements = 0;  ///< what this rank's optimizer owns
   std::int32_t chunk = 0;
 };
@@ -193,11 +263,11 @@ struct StepProgram {
   std::vector<OpLabel> labels;
   std::vector<Chunk> chunks;
   std::vector<Segment> segments;
-  std::vector<Action> actions;       ///< this stage's order, transfers, reductions and the optimizer included
-  PipelineSchedule schedule;         ///< of all stages
+  std::vector<Action> actions;  ///< this stage's order, transfers, reductions and the optimizer included
+  PipelineSchedule schedule;    ///< of all stages
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
-  std::int64_t first_sample = 0;     ///< global index of this rank's first sample
+  std::int64_t first_sample = 0;  ///< global index of this rank's first sample
   Dtype precision = Dtype::f32;
 
   /// Direction of the pipeline that a pipeline chunk's transfers take: DualPipe and ZB-V have two.
@@ -207,7 +277,10 @@ struct StepProgram {
   /// The segment that an action replays; nullptr for transfers.
   Segment const* segment_of(ActionKind kind, std::int32_t chunk) const;
   /// The root of a tensor's storage.
-  TensorId storage_of(TensorId id) const { return tensors[static_cast<std::size_t>(id)].storage == no_tensor ? id : tensors[static_cast<std::size_t>(id)].storage; }
+  TensorId storage_of(TensorId id) const {
+    return tensors[static_cast<std::size_t>(id)].storage == no_tensor ? id
+                                                                      : tensors[static_cast<std::size_t>(id)].storage;
+  }
 };
 
 }  // namespace shardbench

@@ -10,7 +10,8 @@ namespace {
 /// Marks are timed events of the device, read only in resolve(), so a span never waits for the stream it measures.
 class DeviceTimeline final : public Timeline {
  public:
-  DeviceTimeline(Device& device, std::size_t max_spans) : device_(device), clock_stream_(device.make_stream(StreamKind::comm)), now_(device.make_event(true)) {
+  DeviceTimeline(Device& device, std::size_t max_spans)
+      : device_(device), clock_stream_(device.make_stream(StreamKind::comm)), now_(device.make_event(true)) {
     slots_.resize(max_spans);
     for (Slot& slot : slots_) slot.start = device.make_event(true), slot.end = device.make_event(true);
   }
@@ -40,7 +41,8 @@ class DeviceTimeline final : public Timeline {
   std::vector<Span> resolve() final {
     device_.synchronize();
     std::size_t const opened = next_.load();
-    VALIDATE(opened <= slots_.size(), std::to_string(opened - slots_.size()) + " spans were dropped (room for " + std::to_string(slots_.size()) + ")");
+    VALIDATE(opened <= slots_.size(), std::to_string(opened - slots_.size()) + " spans were dropped (room for " +
+                                          std::to_string(slots_.size()) + ")");
     std::vector<Span> spans;
     for (std::size_t i = 0; i < opened; ++i) {
       Slot& slot = slots_[i];
@@ -69,6 +71,8 @@ class DeviceTimeline final : public Timeline {
 
 }  // namespace
 
-std::unique_ptr<Timeline> make_device_timeline(Device& device, std::size_t max_spans) { return std::make_unique<DeviceTimeline>(device, max_spans); }
+std::unique_ptr<Timeline> make_device_timeline(Device& device, std::size_t max_spans) {
+  return std::make_unique<DeviceTimeline>(device, max_spans);
+}
 
 }  // namespace shardbench

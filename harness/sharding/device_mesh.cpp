@@ -10,7 +10,8 @@ namespace shardbench {
 
 DeviceMesh::DeviceMesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    VALIDATE(axes_[i].size >= 1, fmt::format("mesh axis '{}' has size {} (must be >= 1)", axes_[i].name, axes_[i].size));
+    VALIDATE(axes_[i].size >= 1,
+             fmt::format("mesh axis '{}' has size {} (must be >= 1)", axes_[i].name, axes_[i].size));
     for (std::size_t j = 0; j < i; ++j)
       VALIDATE(axes_[j].name != axes_[i].name, fmt::format("mesh axis '{}' is named twice", axes_[i].name));
   }
@@ -54,7 +55,8 @@ std::vector<std::int64_t> DeviceMesh::group_of(std::int64_t rank, std::vector<st
   // Slower axes multiply what the faster ones gave, so the group comes out in mesh order.
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     std::vector<std::int64_t> next;
-    for (std::int64_t position = varies[i] ? 0 : own[i]; position <= (varies[i] ? axes_[i].size - 1 : own[i]); ++position)
+    for (std::int64_t position = varies[i] ? 0 : own[i]; position <= (varies[i] ? axes_[i].size - 1 : own[i]);
+         ++position)
       for (std::int64_t const member : group) next.push_back(member + position * stride);
     group = std::move(next);
     stride *= axes_[i].size;

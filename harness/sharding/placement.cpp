@@ -40,7 +40,8 @@ std::string to_string(Placement const& placement) {
     if (shard->replicas > 1) text += fmt::format(",x{}", shard->replicas);
     return text + ')';
   }
-  if (auto const* partial = std::get_if<Partial>(&placement)) return partial->op == PartialOp::sum ? "partial(sum)" : "partial(max)";
+  if (auto const* partial = std::get_if<Partial>(&placement))
+    return partial->op == PartialOp::sum ? "partial(sum)" : "partial(max)";
   if (auto const* own = std::get_if<Private>(&placement)) return fmt::format("private({})", own->synced);
   return "replicate";
 }
@@ -48,38 +49,52 @@ std::string to_string(Placement const& placement) {
 Placement parse_placement(std::string const& text) {
   auto const words = words_of(text);
   auto const fail = [&]() -> Placement {
-    throw InputError(fmt::format("placement '{}' is not one of replicate, shard(DIM), shard(sequence), shard(DIM,zigzag), partial(sum), partial(max), private(N)", text));
+    throw InputError(
+        fmt::format("placement '{}' is not one of replicate, shard(DIM), shard(sequence), shard(DIM,zigzag), "
+                    "partial(sum), partial(max), private(N)",
+                    text));
   };
   if (words.empty()) return fail();
   std::int64_t number = 0;
   if (words[0] == "replicate" && words.size() == 1) return Replicate{};
-  if (words[0] == "partial" && (words.size() == 1 || (words.size() == 2 && words[1] == "sum"))) return Partial{PartialOp::sum};
+  if (words[0] == "partial" && (words.size() == 1 || (words.size() == 2 && words[1] == "sum")))
+    return Partial{PartialOp::sum};
   if (words[0] == "partial" && words.size() == 2 && words[1] == "max") return Partial{PartialOp::max};
   if (words[0] == "private" && words.size() == 2 && read_integer(words[1], number)) return Private{number};
   if (words[0] != "shard" || words.size() < 2) return fail();
   Shard shard;
-  if (words[1] == "sequence") number = 0;
-  else if (!read_integer(words[1], number) || number > 7) return fail();
+  if (words[1] == "sequence")
+    number = 0;
+  else if (!read_integer(words[1], number) || number > 7)
+    return fail();
   shard.dim = static_cast<int>(number);
   for (std::size_t i = 2; i < words.size(); ++i) {
-    if (words[i] == "zigzag") shard.layout = ShardLayout::zigzag;
-    else if (words[i].size() > 1 && words[i][0] == 'x' && read_integer(words[i].substr(1), number) && number >= 1) shard.replicas = number;
-    else return fail();
+    if (words[i] == "zigzag")
+      shard.layout = ShardLayout::zigzag;
+    else if (words[i].size() > 1 && words[i][0] == 'x' && read_integer(words[i].substr(1), number) && number >= 1)
+      shard.replicas = number;
+    else
+      return fail();
   }
   return shard;
 }
 
 std::string_view to_string(Transition transition) {
-  constexpr std::string_view names[] = {"none", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "local_slice", "partial_sync"};
+  constexpr std::string_view names[] = {"none",       "all_reduce",  "reduce_scatter", "all_gather",
+                                        "all_to_all", "local_slice", "partial_sync"};
   return names[static_cast<std::size_t>(transition)];
 }
 
 Transition transition_between(Placement const& from, Placement const& to) {
   if (from == to) return Transition::none;
-  VALIDATE(!is_partial(to), fmt::format("cannot redistribute {} to {} (a partial sum comes from an operation only)", to_string(from), to_string(to)));
-  VALIDATE(!is_private(from), fmt::format("cannot redistribute {} to {} (private values have no global tensor)", to_string(from), to_string(to)));
+  VALIDATE(!is_partial(to), fmt::format("cannot redistribute {} to {} (a partial sum comes from an operation only)",
+                                        to_string(from), to_string(to)));
+  VALIDATE(!is_private(from), fmt::format("cannot redistribute {} to {} (private values have no global tensor)",
+                                          to_string(from), to_string(to)));
   if (is_private(to)) {
-    VALIDATE(is_partial(from), fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part)", to_string(from), to_string(to)));
+    VALIDATE(is_partial(from),
+             fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part)",
+                         to_string(from), to_string(to)));
     return Transition::partial_sync;
   }
   if (is_partial(from)) return is_shard(to) ? Transition::reduce_scatter : Transition::all_reduce;
@@ -93,7 +108,8 @@ Placement gradient_placement(Placement const& forward) {
 }
 
 std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, std::vector<Placement> const& to) {
-  VALIDATE(from.size() == to.size(), fmt::format("redistribute: {} placements given, {} wanted (one per mesh axis)", from.size(), to.size()));
+  VALIDATE(from.size() == to.size(),
+           fmt::format("redistribute: {} placements given, {} wanted (one per mesh axis)", from.size(), to.size()));
   std::vector<Placement> now = from;
   std::vector<RedistributeStep> steps;
   auto const take = [&](std::size_t axis, Placement const& target) {
@@ -104,8 +120,11 @@ std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, s
   for (std::size_t i = from.size(); i-- > 0;) {
     if (now[i] == to[i] || !is_shard(now[i])) continue;
     int const dim = std::get<Shard>(now[i]).dim;
-    bool const shared = std::ranges::any_of(now, [&](Placement const& p) { return &p != &now[i] && is_shard(p, dim); }) ||
-                        (is_shard(to[i]) && std::ranges::any_of(now, [&](Placement const& p) { return &p != &now[i] && is_shard(p, std::get<Shard>(to[i]).dim); }));
+    bool const shared =
+        std::ranges::any_of(now, [&](Placement const& p) { return &p != &now[i] && is_shard(p, dim); }) ||
+        (is_shard(to[i]) && std::ranges::any_of(now, [&](Placement const& p) {
+           return &p != &now[i] && is_shard(p, std::get<Shard>(to[i]).dim);
+         }));
     if (shared) take(i, Replicate{});
   }
   // An axis that keeps its cut, nested inside one that changed on the same dim, is opened and closed again.
@@ -113,7 +132,8 @@ std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, s
     if (!is_shard(now[i]) || now[i] != to[i]) continue;
     int const dim = std::get<Shard>(now[i]).dim;
     for (std::size_t outer = 0; outer < i; ++outer)
-      if (now[outer] != to[outer] && (is_shard(now[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i])) take(i, Replicate{});
+      if (now[outer] != to[outer] && (is_shard(now[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i]))
+        take(i, Replicate{});
   }
   for (std::size_t i = 0; i < from.size(); ++i)
     if (now[i] != to[i]) take(i, to[i]);

@@ -17,7 +17,8 @@ struct Replicate {
 };
 
 /// Each rank holds a piece of tensor dim `dim`, cut as torch.chunk does. With `replicas` > 1 that many neighbouring
-/// ranks hold the same piece (KV heads fewer than tp); `zigzag` gives rank r pieces r and 2n-1-r of 2n (context parallel).
+/// ranks hold the same piece (KV heads fewer than tp); `zigzag` gives rank r pieces r and 2n-1-r of 2n (context
+/// parallel).
 struct Shard {
   int dim = 0;
   ShardLayout layout = ShardLayout::contiguous;
@@ -53,13 +54,22 @@ std::string to_string(Placement const& placement);
 Placement parse_placement(std::string const& text);
 
 /// What has to happen along one axis to turn one placement into another.
-enum class Transition : std::uint8_t { none, all_reduce, reduce_scatter, all_gather, all_to_all, local_slice, partial_sync };
+enum class Transition : std::uint8_t {
+  none,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  local_slice,
+  partial_sync
+};
 std::string_view to_string(Transition transition);
 
 /// The transition from `from` to `to`; throws Error for what has no meaning (to Partial, out of Private).
 Transition transition_between(Placement const& from, Placement const& to);
 
-/// The placement of the gradient of a tensor placed like `forward`: that of a Partial sum is Replicate, others keep theirs.
+/// The placement of the gradient of a tensor placed like `forward`: that of a Partial sum is Replicate, others keep
+/// theirs.
 Placement gradient_placement(Placement const& forward);
 
 /// One step of a redistribution: what happens along which mesh axis.
@@ -81,7 +91,8 @@ struct DimRange {
   bool operator==(DimRange const&) const = default;
 };
 
-/// torch.chunk: chunk = ceil(length/parts); the last parts may be short or empty (10 over 4 is 3,3,3,1; 3 over 4 is 1,1,1,0).
+/// torch.chunk: chunk = ceil(length/parts); the last parts may be short or empty (10 over 4 is 3,3,3,1; 3 over 4 is
+/// 1,1,1,0).
 DimRange chunk_range(std::int64_t length, std::int64_t parts, std::int64_t index);
 
 }  // namespace shardbench

@@ -74,7 +74,10 @@ void read_weights(YAML::Node const& node, std::string_view name, Strategy& s) {
     auto const placement = tensor_axis_placement(item.second, name, role);
     bool const matrix = role != "norm";
     bool const fits = is_replicate(placement) || (matrix && (is_shard(placement, 0) || is_shard(placement, 1)));
-    if (!fits) fail(name, item.first.Mark(), fmt::format("weight '{}' cannot be {} (allowed: replicate{})", role, to_string(placement), matrix ? ", shard(0), shard(1)" : ""));
+    if (!fits)
+      fail(name, item.first.Mark(),
+           fmt::format("weight '{}' cannot be {} (allowed: replicate{})", role, to_string(placement),
+                       matrix ? ", shard(0), shard(1)" : ""));
     s.weights[role] = placement;
   }
 }
@@ -94,13 +97,20 @@ Strategy parse_strategy(std::string_view yaml, std::string_view name) {
   try {
     for (auto const& item : root) {
       auto const key = item.first.as<std::string>();
-      if (key == "name") s.name = item.second.as<std::string>();
-      else if (key == "weights") read_weights(item.second, name, s);
+      if (key == "name")
+        s.name = item.second.as<std::string>();
+      else if (key == "weights")
+        read_weights(item.second, name, s);
       else if (key == "activations") {
-        if (!item.second.IsMap() || item.second.size() != 1 || !item.second["block"]) fail(name, item.second.Mark(), "'activations' must be a map with the one key block");
+        if (!item.second.IsMap() || item.second.size() != 1 || !item.second["block"])
+          fail(name, item.second.Mark(), "'activations' must be a map with the one key block");
         s.block = tensor_axis_placement(item.second["block"], name, "block");
-        if (!is_replicate(s.block) && !is_shard(s.block, 0)) fail(name, item.second.Mark(), fmt::format("activations between blocks cannot be {} (allowed: replicate, shard(sequence))", to_string(s.block)));
-      } else fail(name, item.first.Mark(), fmt::format("unknown key '{}' (allowed: name, weights, activations)", key));
+        if (!is_replicate(s.block) && !is_shard(s.block, 0))
+          fail(name, item.second.Mark(),
+               fmt::format("activations between blocks cannot be {} (allowed: replicate, shard(sequence))",
+                           to_string(s.block)));
+      } else
+        fail(name, item.first.Mark(), fmt::format("unknown key '{}' (allowed: name, weights, activations)", key));
     }
   } catch (YAML::Exception const& e) {
     fail(name, e.mark, e.msg);
@@ -110,7 +120,8 @@ Strategy parse_strategy(std::string_view yaml, std::string_view name) {
 
 Strategy read_strategy(std::string const& path) {
   std::ifstream in(path);
-  if (!in) throw InputError(fmt::format("--strategy: cannot read '{}' (a YAML file with name, weights, activations)", path));
+  if (!in)
+    throw InputError(fmt::format("--strategy: cannot read '{}' (a YAML file with name, weights, activations)", path));
   std::ostringstream text;
   text << in.rdbuf();
   return parse_strategy(text.str(), path);

@@ -23,7 +23,8 @@ struct Strategy {
   Placement weight(std::string_view role) const;
 };
 
-/// Megatron-LM's cut: columns then rows, vocabulary cut, sequence parallelism and partial synchronisation as configured.
+/// Megatron-LM's cut: columns then rows, vocabulary cut, sequence parallelism and partial synchronisation as
+/// configured.
 Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& parallel);
 
 /// Reads a strategy file. Throws InputError naming file, key and what is allowed.

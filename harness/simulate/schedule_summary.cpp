@@ -17,7 +17,8 @@ void add_chunk(StepProgram& p, std::int32_t index) {
     return static_cast<TensorId>(p.tensors.size() - 1);
   };
   Chunk chunk;
-  chunk.input = tensor("input"), chunk.output = tensor("output"), chunk.input_gradient = tensor("input_gradient"), chunk.output_gradient = tensor("output_gradient");
+  chunk.input = tensor("input"), chunk.output = tensor("output"), chunk.input_gradient = tensor("input_gradient"),
+  chunk.output_gradient = tensor("output_gradient");
   TensorId const saved = tensor("saved"), pending = tensor("pending");
   auto const segment = [&](ActionKind kind, std::vector<TensorId> const& in, std::vector<TensorId> const& out) {
     Op op;
@@ -41,10 +42,14 @@ class CostsByAction final : public DurationModel {
   explicit CostsByAction(ChunkCosts const& costs) : costs_(costs) {}
   double compute_ms(StepProgram const&, Op const& op, bool) const final {
     switch (static_cast<ActionKind>(op.label)) {
-      case ActionKind::forward: return costs_.forward;
-      case ActionKind::backward: return costs_.backward_input + costs_.backward_weight;
-      case ActionKind::backward_input: return costs_.backward_input;
-      default: return costs_.backward_weight;
+      case ActionKind::forward:
+        return costs_.forward;
+      case ActionKind::backward:
+        return costs_.backward_input + costs_.backward_weight;
+      case ActionKind::backward_input:
+        return costs_.backward_input;
+      default:
+        return costs_.backward_weight;
     }
   }
   double collective_ms(StepProgram const&, Op const&) const final { return 0; }
@@ -101,7 +106,8 @@ ScheduleSummary summarize_schedule(PipelineSchedule const& schedule, ChunkCosts 
     std::int32_t held = 0, peak = 0;
     for (Action const& a : actions) {
       bool const forward = a.kind == ActionKind::forward || a.kind == ActionKind::pair;
-      bool const frees = a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight || a.kind == ActionKind::pair;
+      bool const frees =
+          a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight || a.kind == ActionKind::pair;
       peak = std::max(peak, held += forward ? 1 : 0);
       held -= frees ? 1 : 0;
     }

@@ -16,11 +16,16 @@ namespace {
 Lane lane_of(StepProgram const& p, Op const& op) {
   if (op.group < 0 || op.stream == StreamId::compute) return Lane::compute;
   switch (p.groups[static_cast<std::size_t>(op.group)].axis) {
-    case Axis::tp: return Lane::tp;
-    case Axis::cp: return Lane::cp;
-    case Axis::dp: return Lane::dp;
-    case Axis::ep: return Lane::ep;
-    default: return Lane::pp;
+    case Axis::tp:
+      return Lane::tp;
+    case Axis::cp:
+      return Lane::cp;
+    case Axis::dp:
+      return Lane::dp;
+    case Axis::ep:
+      return Lane::ep;
+    default:
+      return Lane::pp;
   }
 }
 
@@ -31,7 +36,7 @@ struct Channel {
     std::vector<double> ready;  ///< when the k-th message could start on this side
   };
   Side sender, receiver;
-  std::vector<double> done;     ///< when it had arrived
+  std::vector<double> done;  ///< when it had arrived
   std::vector<double> start;
 };
 
@@ -46,17 +51,22 @@ struct PlayOp {
   Op const* op = nullptr;
   StreamId stream = StreamId::compute;
   Lane lane = Lane::compute;
-  bool takes_memory = false;    ///< communication into a temporary: waits for all compute issued
+  bool takes_memory = false;  ///< communication into a temporary: waits for all compute issued
 };
 
 class StagePlayer {
  public:
   StagePlayer(StepProgram const& program, DurationModel const& durations, SimulationOptions options)
-      : p_(program), replay_(program), plan_(plan_memory(program, replay_)), tracker_(static_cast<std::size_t>(plan_.instance_count)), options_(options) {
+      : p_(program),
+        replay_(program),
+        plan_(plan_memory(program, replay_)),
+        tracker_(static_cast<std::size_t>(plan_.instance_count)),
+        options_(options) {
     for (Segment const& s : program.segments)
       for (Op const& op : s.ops) prepare(s, op, durations);
     for (Run const& run : replay_.runs())
-      if (run.transfer && !transfers_.contains(run.transfer)) transfers_[run.transfer] = prepared(*run.transfer, durations.transfer_ms(program, *run.transfer));
+      if (run.transfer && !transfers_.contains(run.transfer))
+        transfers_[run.transfer] = prepared(*run.transfer, durations.transfer_ms(program, *run.transfer));
   }
 
   StepProgram const& program() const { return p_; }
@@ -118,7 +128,9 @@ class StagePlayer {
     for (TensorRef const& ref : op.outputs) {
       if (!ref.valid()) continue;
       play.writes.push_back(touch(ref));
-      play.takes_memory = play.takes_memory || (op.stream != StreamId::compute && plan_.places[static_cast<std::size_t>(ref.id)].residence == Residence::temporary);
+      play.takes_memory =
+          play.takes_memory || (op.stream != StreamId::compute &&
+                                plan_.places[static_cast<std::size_t>(ref.id)].residence == Residence::temporary);
     }
     play.duration[0] = play.duration[1] = duration;
     play.op = &op;
@@ -166,7 +178,8 @@ class StagePlayer {
     }
     // Streams run in order: an op too old to remember ended before the oldest one remembered.
     std::int64_t const newest = tracker_.issued(stream);
-    return past_[s][static_cast<std::size_t>(std::max(sequence, newest - static_cast<std::int64_t>(history) + 1)) % history];
+    return past_[s][static_cast<std::size_t>(std::max(sequence, newest - static_cast<std::int64_t>(history) + 1)) %
+                    history];
   }
 
   bool play_segment(Run const& run) {
@@ -185,7 +198,8 @@ class StagePlayer {
       }
       free_[s] = end;
       past_[s][static_cast<std::size_t>(tracker_.issued(play.stream)) % history] = end;
-      if (options_.record_spans) line_.spans.push_back({play.lane, static_cast<std::uint32_t>(play.op->label), run.microbatch, start, end});
+      if (options_.record_spans)
+        line_.spans.push_back({play.lane, static_cast<std::uint32_t>(play.op->label), run.microbatch, start, end});
       issued_ = false;
       ++events_;
     }
@@ -196,7 +210,8 @@ class StagePlayer {
   double awaited(double start) const {
     double message = 0;
     for (auto const& [stream, sequence] : waits_)
-      if (static_cast<int>(stream) >= static_cast<int>(StreamId::pipeline) + 4) message = std::max(message, completion(stream, sequence));
+      if (static_cast<int>(stream) >= static_cast<int>(StreamId::pipeline) + 4)
+        message = std::max(message, completion(stream, sequence));
     return message == start && start > free_[0] ? start - free_[0] : 0;
   }
 
@@ -211,10 +226,12 @@ class StagePlayer {
     // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
     double const now = std::max(ready, receives ? free_[0] : 0.0);
     (receives ? channel.receiver : channel.sender).ready.push_back(now);
-    messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1, play.stream, static_cast<std::uint32_t>(p_.labels.size()), run.microbatch, now});
+    messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1,
+                         play.stream, static_cast<std::uint32_t>(p_.labels.size()), run.microbatch, now});
     while (channel.done.size() < std::min(channel.sender.ready.size(), channel.receiver.ready.size())) {
       std::size_t const k = channel.done.size();
-      double const start = std::max({channel.sender.ready[k], channel.receiver.ready[k], k ? channel.done[k - 1] : 0.0});
+      double const start =
+          std::max({channel.sender.ready[k], channel.receiver.ready[k], k ? channel.done[k - 1] : 0.0});
       channel.start.push_back(start);
       channel.done.push_back(start + play.duration[0]);
     }
@@ -254,7 +271,8 @@ void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int
       if (a.kind != ActionKind::send && a.kind != ActionKind::receive) continue;
       StreamId const stream = pipeline_stream(a.kind, a.boundary, p.direction_of(a.chunk));
       int const lane = static_cast<int>(pipeline_stream(ActionKind::send, a.boundary, p.direction_of(a.chunk)));
-      int const from = a.kind == ActionKind::send ? static_cast<int>(i) : a.peer, to = a.kind == ActionKind::send ? a.peer : static_cast<int>(i);
+      int const from = a.kind == ActionKind::send ? static_cast<int>(i) : a.peer,
+                to = a.kind == ActionKind::send ? a.peer : static_cast<int>(i);
       stages[i].channels()[static_cast<std::size_t>(stream)] = &channels[{from, to, lane}];
     }
   }
@@ -262,7 +280,8 @@ void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int
 
 }  // namespace
 
-SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations, SimulationOptions options) {
+SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
+                          SimulationOptions options) {
   std::vector<StagePlayer> stages;
   stages.reserve(programs.size());
   for (StepProgram const& p : programs) stages.emplace_back(p, durations, options);
@@ -280,12 +299,14 @@ SimulationResult simulate(std::vector<StepProgram> const& programs, DurationMode
     if (all) break;
     if (moved) continue;
     std::string where;
-    for (std::size_t i = 0; i < stages.size(); ++i) where += fmt::format("{}stage {}: {}", i ? "; " : "", i, stages[i].next_action());
+    for (std::size_t i = 0; i < stages.size(); ++i)
+      where += fmt::format("{}stage {}: {}", i ? "; " : "", i, stages[i].next_action());
     throw Error(fmt::format("the schedule deadlocks ({})", where));
   }
   for (auto const& [key, c] : channels) {
     if (c.sender.ready.size() == c.receiver.ready.size()) continue;
-    throw Error(fmt::format("the schedule leaves messages unmatched: stage {} sends {}, stage {} receives {}", std::get<0>(key), c.sender.ready.size(), std::get<1>(key), c.receiver.ready.size()));
+    throw Error(fmt::format("the schedule leaves messages unmatched: stage {} sends {}, stage {} receives {}",
+                            std::get<0>(key), c.sender.ready.size(), std::get<1>(key), c.receiver.ready.size()));
   }
   SimulationResult result;
   for (StagePlayer& stage : stages) {

@@ -25,24 +25,25 @@ struct SimulationOptions {
 /// One simulated stage.
 struct StageTimeline {
   double end_ms = 0;
-  double compute_ms = 0;          ///< sum of compute ops
-  double awaited_ms = 0;          ///< compute standing still for a pipeline receive
-  std::vector<Span> spans;        ///< compute and communication; empty without record_spans
-  std::vector<Span> waits;        ///< receives posted before their sender was ready
-  Breakdown breakdown;            ///< over [0, step]; zero without record_spans
+  double compute_ms = 0;    ///< sum of compute ops
+  double awaited_ms = 0;    ///< compute standing still for a pipeline receive
+  std::vector<Span> spans;  ///< compute and communication; empty without record_spans
+  std::vector<Span> waits;  ///< receives posted before their sender was ready
+  Breakdown breakdown;      ///< over [0, step]; zero without record_spans
 };
 
 /// What a simulated step took.
 struct SimulationResult {
-  double step_ms = 0;             ///< the slowest stage
+  double step_ms = 0;  ///< the slowest stage
   std::vector<StageTimeline> stages;
-  std::int64_t op_events = 0;     ///< ops played, transfers included
+  std::int64_t op_events = 0;  ///< ops played, transfers included
 };
 
 /// Plays one program per pipeline stage (the ranks of a stage do the same) with streams, dependencies and matched
 /// messages. Sends finish when their receive is posted (rendezvous). Throws Error listing each stage's next action when
 /// nobody can go on.
-SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations, SimulationOptions options = {});
+SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
+                          SimulationOptions options = {});
 
 /// Parts of a microbatch's work on one chunk, in any unit: forward, input gradient, weight gradient; a message.
 struct ChunkCosts {
@@ -54,10 +55,10 @@ std::vector<StepProgram> schedule_programs(PipelineSchedule const& schedule);
 
 /// What a schedule costs by itself.
 struct ScheduleSummary {
-  double step = 0;                 ///< length of the step
-  double ideal = 0;                ///< work of one stage
-  double bubble = 0;               ///< step - ideal
-  double bubble_fraction = 0;      ///< bubble / step
+  double step = 0;                            ///< length of the step
+  double ideal = 0;                           ///< work of one stage
+  double bubble = 0;                          ///< step - ideal
+  double bubble_fraction = 0;                 ///< bubble / step
   std::vector<std::int32_t> activation_peak;  ///< [stage] most microbatch-chunks held at once
 };
 ScheduleSummary summarize_schedule(PipelineSchedule const& schedule, ChunkCosts const& costs);
