@@ -70,11 +70,13 @@ class Declaration {
     std::vector<std::string> const extras = sub_->remaining();
     if (extras.empty()) return;
     std::string const& word = extras.front();
-    if (!word.starts_with("-")) throw InputError(fmt::format("{}: unexpected argument {}", command_.name, in_quotes(word)));
+    if (!word.starts_with("-"))
+      throw InputError(fmt::format("{}: unexpected argument {}", command_.name, in_quotes(word)));
     std::string const text = word.substr(0, word.find('='));
     std::string const near = nearest_name(text.substr(std::min(text.find_first_not_of('-'), text.size())), names_);
-    throw InputError(fmt::format("{}: unknown flag for '{}'{}; `shardbench {} --help` lists them", printable(text), command_.name,
-                                 near.empty() ? "" : fmt::format(", did you mean --{}?", near), command_.name));
+    throw InputError(fmt::format("{}: unknown flag for '{}'{}; `shardbench {} --help` lists them", printable(text),
+                                 command_.name, near.empty() ? "" : fmt::format(", did you mean --{}?", near),
+                                 command_.name));
   }
 
   CommandInfo const& command_;
@@ -94,19 +96,24 @@ CommandLine parse_command_line(int argc, char const* const* argv) {
   CommandLine line;
   for (int i = 1; i < argc; ++i) line.arguments.words.emplace_back(argv[i]);
   CLI::App app("shardbench: how should this transformer be cut over these machines?", "shardbench");
-  app.footer("Each command's --help has an example. Exit codes: 0 all passed or skipped, 1 a row did not pass, 2 bad input.");
+  app.footer(
+      "Each command's --help has an example. Exit codes: 0 all passed or skipped, 1 a row did not pass, 2 bad input.");
   app.require_subcommand(1);
   std::string const first = line.arguments.words.empty() ? std::string() : line.arguments.words.front();
   if (first.empty()) throw InputError(fmt::format("no command given; `shardbench --help` lists them"));
   if (!first.starts_with("-")) static_cast<void>(find_command(first));
   std::list<std::pair<std::string_view, Declaration>> declared;
   for (CommandInfo const& command : command_table())
-    if (first == command.name || (first.starts_with("-") && !command.hidden)) declared.emplace_back(std::piecewise_construct, std::forward_as_tuple(command.name), std::forward_as_tuple(app, command));
+    if (first == command.name || (first.starts_with("-") && !command.hidden))
+      declared.emplace_back(std::piecewise_construct, std::forward_as_tuple(command.name),
+                            std::forward_as_tuple(app, command));
   try {
     app.parse(argc, argv);
   } catch (CLI::CallForHelp const&) {
     line.help = app.help();
     return line;
+  } catch (CLI::ArgumentMismatch const& error) {
+    throw InputError(fmt::format("{} (a flag takes one value and is given once)", one_line(error.what())));
   } catch (CLI::ParseError const& error) {
     throw InputError(one_line(error.what()));
   }

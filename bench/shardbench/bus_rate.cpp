@@ -7,11 +7,16 @@ namespace {
 
 CommCall call_of(OpKind kind) {
   switch (kind) {
-    case OpKind::all_reduce: return CommCall::all_reduce;
-    case OpKind::reduce_scatter: return CommCall::reduce_scatter;
-    case OpKind::all_gather: return CommCall::all_gather;
-    case OpKind::all_to_all: return CommCall::all_to_all;
-    default: return CommCall::send_receive;
+    case OpKind::all_reduce:
+      return CommCall::all_reduce;
+    case OpKind::reduce_scatter:
+      return CommCall::reduce_scatter;
+    case OpKind::all_gather:
+      return CommCall::all_gather;
+    case OpKind::all_to_all:
+      return CommCall::all_to_all;
+    default:
+      return CommCall::send_receive;
   }
 }
 

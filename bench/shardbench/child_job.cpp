@@ -26,7 +26,9 @@ constexpr double patience_seconds = 5;  // mpirun passes the signal on and waits
 volatile sig_atomic_t interrupt_flag = 0;
 void on_interrupt(int) { interrupt_flag = 1; }
 
-double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::array<int, 2> make_pipe() {
   std::array<int, 2> ends{};
@@ -142,8 +144,9 @@ void ChildJob::stop() {
 
 std::string ChildJob::problem() const {
   if (!status_ || *status_ == 0) return {};
-  std::string const how = WIFSIGNALED(*status_) ? fmt::format("ended by signal {} ({})", WTERMSIG(*status_), strsignal(WTERMSIG(*status_)))
-                                                : fmt::format("exit status {}", WEXITSTATUS(*status_));
+  std::string const how =
+      WIFSIGNALED(*status_) ? fmt::format("ended by signal {} ({})", WTERMSIG(*status_), strsignal(WTERMSIG(*status_)))
+                            : fmt::format("exit status {}", WEXITSTATUS(*status_));
   std::string const said = telling_line(err_text_);
   return said.empty() ? how : fmt::format("{} ({})", said, how);
 }

@@ -13,11 +13,12 @@ int compare_command(Arguments const& arguments) {
   Comparison const comparison = compare(table_a, table_b);
   std::vector<std::vector<std::string>> rows{{"configuration", "A", "B", "A step ms", "B step ms", "B / A"}};
   for (ComparedRow const& row : comparison.rows)
-    rows.push_back({row.configuration, row.source_a, row.source_b, fmt::format("{:.3f}", row.step_ms_a), fmt::format("{:.3f}", row.step_ms_b),
-                    fmt::format("{:.3f}", row.ratio)});
+    rows.push_back({row.configuration, row.source_a, row.source_b, fmt::format("{:.3f}", row.step_ms_a),
+                    fmt::format("{:.3f}", row.step_ms_b), fmt::format("{:.3f}", row.ratio)});
   fmt::print("A = {}\nB = {}\n", a, b);
   for (std::string const& line : table_lines(rows)) fmt::print("{}\n", line);
-  fmt::print("{} compared; {} only in A, {} only in B. Below 1, B is faster.\n", comparison.rows.size(), comparison.only_in_a, comparison.only_in_b);
+  fmt::print("{} compared; {} only in A, {} only in B. Below 1, B is faster.\n", comparison.rows.size(),
+             comparison.only_in_a, comparison.only_in_b);
   return 0;
 }
 

@@ -14,16 +14,22 @@ namespace {
 void print_model(Description const& d) {
   ModelConfig const& m = d.experiment.model;
   fmt::print("{}: {} layers", d.experiment.model_name, m.layers);
-  if (m.hidden > 0) fmt::print(", hidden {}, ffn {}, heads {}/{} (query/kv), vocabulary {}", m.hidden, m.ffn_hidden, m.heads, m.kv_heads, m.vocab);
+  if (m.hidden > 0)
+    fmt::print(", hidden {}, ffn {}, heads {}/{} (query/kv), vocabulary {}", m.hidden, m.ffn_hidden, m.heads,
+               m.kv_heads, m.vocab);
   Experiment const& e = d.experiment;
-  fmt::print("\ncut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {} tokens, global batch {}, {}\n", e.ranks,
-             e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp, e.parallel.ep, e.parallel.zero_stage, to_string(e.parallel.schedule),
-             e.microbatches(), e.micro_batch, e.seq, e.global_batch, to_string(e.precision));
+  fmt::print(
+      "\ncut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {} tokens, global "
+      "batch {}, {}\n",
+      e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp, e.parallel.ep, e.parallel.zero_stage,
+      to_string(e.parallel.schedule), e.microbatches(), e.micro_batch, e.seq, e.global_batch, to_string(e.precision));
 }
 
 void print_parameters(Description const& d) {
   ParameterCount const& p = d.parameters;
-  auto const line = [](char const* what, std::int64_t n) { fmt::print("  {:<22}{:>24}\n", what, grouped(static_cast<double>(n))); };
+  auto const line = [](char const* what, std::int64_t n) {
+    fmt::print("  {:<22}{:>24}\n", what, grouped(static_cast<double>(n)));
+  };
   fmt::print("\nparameters\n");
   line("total", p.total);
   if (p.active != p.total) line("active for a token", p.active);
@@ -49,15 +55,18 @@ void print_traffic(StepTotals const& t) {
     AxisTraffic const& axis = t.traffic[a];
     if (axis.calls == 0) continue;
     any = true;
-    fmt::print("  {:<4} payload {:>10}   wire {:>10}\n", to_string(static_cast<Axis>(a)), bytes_text(axis.payload_bytes), bytes_text(axis.wire_bytes));
+    fmt::print("  {:<4} payload {:>10}   wire {:>10}\n", to_string(static_cast<Axis>(a)),
+               bytes_text(axis.payload_bytes), bytes_text(axis.wire_bytes));
   }
   if (!any) fmt::print("  none\n");
 }
 
 void print_memory(StepTotals const& t) {
-  fmt::print("\nmemory of the fullest rank (stage {}), {} microbatch{} in flight\n", t.fullest_stage, t.microbatches_in_flight,
-             t.microbatches_in_flight == 1 ? "" : "es");
-  auto const line = [](char const* what, std::int64_t bytes) { fmt::print("  {:<22}{:>12}\n", what, bytes_text(static_cast<double>(bytes))); };
+  fmt::print("\nmemory of the fullest rank (stage {}), {} microbatch{} in flight\n", t.fullest_stage,
+             t.microbatches_in_flight, t.microbatches_in_flight == 1 ? "" : "es");
+  auto const line = [](char const* what, std::int64_t bytes) {
+    fmt::print("  {:<22}{:>12}\n", what, bytes_text(static_cast<double>(bytes)));
+  };
   line("parameters", t.parameter_bytes);
   line("gradients", t.gradient_bytes);
   line("optimizer, masters", t.optimizer_bytes);
@@ -65,7 +74,8 @@ void print_memory(StepTotals const& t) {
   line("activations, peak", t.activation_bytes);
   line("total, peak", t.peak_bytes);
   fmt::print("  largest at the peak:");
-  for (auto const& [name, bytes] : t.largest_tensors) fmt::print(" {} {};", name, bytes_text(static_cast<double>(bytes)));
+  for (auto const& [name, bytes] : t.largest_tensors)
+    fmt::print(" {} {};", name, bytes_text(static_cast<double>(bytes)));
   fmt::print("\n");
 }
 
@@ -92,7 +102,8 @@ int describe_command(Arguments const& arguments) {
   if (missing.empty())
     d.totals = total_step(d.experiment);
   else
-    d.not_counted = fmt::format("not counted: FLOPs, traffic and memory ({} of {} have no lowering yet)", missing, d.experiment.model_name);
+    d.not_counted = fmt::format("not counted: FLOPs, traffic and memory ({} of {} have no lowering yet)", missing,
+                                d.experiment.model_name);
   if (arguments.has("json"))
     fmt::print("{}\n", description_json(d));
   else
@@ -102,7 +113,8 @@ int describe_command(Arguments const& arguments) {
   row.reason = d.not_counted;
   if (d.totals)
     for (std::size_t a = 0; a < axis_count; ++a)
-      if (d.totals->traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = d.totals->traffic[a].payload_bytes;
+      if (d.totals->traffic[a].calls > 0)
+        row.payload_bytes[lane_of(static_cast<Axis>(a))] = d.totals->traffic[a].payload_bytes;
   append_result(arguments.option("out"), row, {});
   return 0;
 }

@@ -21,7 +21,8 @@ void say(std::string_view what, std::string_view text) { fmt::print("{:<10}{}\n"
 void print_host(Fingerprint const& f) {
   auto const device = make_host_device();
   DeviceInfo const info = device->info();
-  say("cpu", fmt::format("{}, {} cores usable{}", f.cpu_model, f.cores, f.clock_mhz ? fmt::format(", {:.0f} MHz now", *f.clock_mhz) : ""));
+  say("cpu", fmt::format("{}, {} cores usable{}", f.cpu_model, f.cores,
+                         f.clock_mhz ? fmt::format(", {:.0f} MHz now", *f.clock_mhz) : ""));
   say("memory", fmt::format("{}, {} free", bytes_text(info.memory_bytes), bytes_text(info.free_memory_bytes)));
   say("compiler", f.compiler);
 }
@@ -43,7 +44,8 @@ void print_mpi() {
     say("threads", fmt::format("MISSING: {}", one_line(error.what())));
   }
   std::string const mpirun = find_program("mpirun"), srun = find_program("srun");
-  say("launcher", mpirun.empty() ? "MISSING: no mpirun on PATH; only --ranks 1 runs (scripts/setup.sh installs Open MPI)" : mpirun);
+  say("launcher",
+      mpirun.empty() ? "MISSING: no mpirun on PATH; only --ranks 1 runs (scripts/setup.sh installs Open MPI)" : mpirun);
   if (!srun.empty()) say("slurm", srun);
   if (!mpirun.empty()) say("start", fmt::format("{}", fmt::join(launch_of(2, {}, {"run", "..."}).words, " ")));
   say("binding", "none by default: ranks move between cores; --mpirun-arg --bind-to --mpirun-arg core binds them");
@@ -54,7 +56,9 @@ void print_cuda() {
   fs::path const plugin = fs::path(own_path()).parent_path() / "libshardbench_cuda.so";
   std::error_code ignored;
   if (!fs::exists(plugin, ignored)) {
-    say("cuda", fmt::format("not there: {} was not built (scripts/build.sh -DSHARDBENCH_CUDA=ON needs the CUDA toolkit)", plugin.string()));
+    say("cuda",
+        fmt::format("not there: {} was not built (scripts/build.sh -DSHARDBENCH_CUDA=ON needs the CUDA toolkit)",
+                    plugin.string()));
     return;
   }
   void* const library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -40,20 +40,26 @@ bool speaks_for_job() {
   return true;
 }
 
-Launch launch_of(std::int64_t ranks, std::vector<std::string> const& mpirun_arguments, std::vector<std::string> const& words) {
+Launch launch_of(std::int64_t ranks, std::vector<std::string> const& mpirun_arguments,
+                 std::vector<std::string> const& words) {
   Launch launch;
   launch.variables = {{"OPENBLAS_NUM_THREADS", "1"}};
   if (ranks > 1) {
     std::string const mpirun = find_program("mpirun");
     if (mpirun.empty())
-      throw InputError(fmt::format("--ranks: {} given, and there is no mpirun on PATH to start them (scripts/setup.sh installs one; allowed without: 1)", ranks));
+      throw InputError(
+          fmt::format("--ranks: {} given, and there is no mpirun on PATH to start them (scripts/setup.sh installs one; "
+                      "allowed without: 1)",
+                      ranks));
     launch.words = {mpirun};
     if (MpiProcess::library_version().starts_with("Open MPI")) {
-      launch.variables.insert(launch.variables.end(), {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
-      // Shared memory only, which also starts faster. Each rank has communication threads besides its own, so threads outnumber
-      // cores even when ranks do not: those that wait give way.
-      for (char const* word : {"--quiet", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "vader,self", "--mca",
-                               "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1"})
+      launch.variables.insert(launch.variables.end(),
+                              {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+      // Shared memory only, which also starts faster. Each rank has communication threads besides its own, so threads
+      // outnumber cores even when ranks do not: those that wait give way.
+      for (char const* word :
+           {"--quiet", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "vader,self",
+            "--mca", "btl_vader_single_copy_mechanism", "none", "--mca", "mpi_yield_when_idle", "1"})
         launch.words.emplace_back(word);
     }
     launch.words.insert(launch.words.end(), mpirun_arguments.begin(), mpirun_arguments.end());

@@ -8,13 +8,14 @@ namespace shardbench {
 
 /// How to start ranks of this very program on this machine.
 struct Launch {
-  std::vector<std::string> words;  ///< the whole command line, program first
+  std::vector<std::string> words;                              ///< the whole command line, program first
   std::vector<std::pair<std::string, std::string>> variables;  ///< to set where they are not set yet
 };
 
-/// `words` after the program's name, on `ranks` ranks through mpirun (directly for one rank). Throws InputError when there is
-/// no mpirun.
-Launch launch_of(std::int64_t ranks, std::vector<std::string> const& mpirun_arguments, std::vector<std::string> const& words);
+/// `words` after the program's name, on `ranks` ranks through mpirun (directly for one rank). Throws InputError when
+/// there is no mpirun.
+Launch launch_of(std::int64_t ranks, std::vector<std::string> const& mpirun_arguments,
+                 std::vector<std::string> const& words);
 
 /// Sets the variables and becomes the launched program. Throws Error when that fails.
 [[noreturn]] void become(Launch const& launch);

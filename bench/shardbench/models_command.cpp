@@ -32,7 +32,9 @@ int models_command(Arguments const&) {
       {"model", "family", "parameters", "active", "layers", "hidden", "ffn", "heads/kv", "vocab", "blocks run"}};
   for (std::string const& name : preset_names()) rows.push_back(row_of(name));
   for (std::string const& line : table_lines(rows)) fmt::print("{}\n", line);
-  fmt::print("\n--model also takes the path of a Hugging Face config.json. `describe` counts the parameters of every model.\n");
+  fmt::print(
+      "\n--model also takes the path of a Hugging Face config.json. `describe` counts the parameters of every "
+      "model.\n");
   return 0;
 }
 

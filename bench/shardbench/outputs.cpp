@@ -29,9 +29,12 @@ void check_text_file(std::string const& flag, std::string const& path) {
   std::error_code ignored;
   fs::path const folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
   bool const exists = fs::exists(path, ignored);
-  if (exists && !fs::is_regular_file(path, ignored)) throw InputError(fmt::format("--{}: {} is not a file", flag, path));
-  if (!fs::is_directory(folder, ignored)) throw InputError(fmt::format("--{}: {} cannot be written: there is no folder {}", flag, path, folder.string()));
-  if (access(exists ? path.c_str() : folder.c_str(), W_OK) != 0) throw InputError(fmt::format("--{}: {} cannot be written", flag, path));
+  if (exists && !fs::is_regular_file(path, ignored))
+    throw InputError(fmt::format("--{}: {} is not a file", flag, path));
+  if (!fs::is_directory(folder, ignored))
+    throw InputError(fmt::format("--{}: {} cannot be written: there is no folder {}", flag, path, folder.string()));
+  if (access(exists ? path.c_str() : folder.c_str(), W_OK) != 0)
+    throw InputError(fmt::format("--{}: {} cannot be written", flag, path));
 }
 
 void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops) {
@@ -52,7 +55,8 @@ ReportRow start_row(Experiment const& experiment, Source source) {
   row.run_id = new_run_id();
   row.source = source;
   row.experiment = experiment;
-  row.command = fmt::format("shardbench {} {}", source == Source::counted ? "describe" : "run", command_flags(experiment));
+  row.command =
+      fmt::format("shardbench {} {}", source == Source::counted ? "describe" : "run", command_flags(experiment));
   return row;
 }
 

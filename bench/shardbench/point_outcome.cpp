@@ -28,7 +28,8 @@ std::string cell_of(std::optional<double> value) { return value ? fmt::format("{
 std::optional<double> value_of(std::string const& cell) {
   double value = 0;
   auto const [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  return error == std::errc() && stop == cell.data() + cell.size() && !cell.empty() ? std::optional(value) : std::nullopt;
+  return error == std::errc() && stop == cell.data() + cell.size() && !cell.empty() ? std::optional(value)
+                                                                                    : std::nullopt;
 }
 
 std::string without_tabs(std::string text) {
@@ -45,14 +46,16 @@ std::optional<Outcome> outcome_named(std::string const& name) {
 }  // namespace
 
 PointOutcome outcome_of(ReportRow const& row) {
-  return {row.outcome, row.step_ms_p50, row.tokens_per_s, row.compute_ms, row.exposed_comm_ms, row.idle_ms, row.max_rel_error, row.reason};
+  return {row.outcome,         row.step_ms_p50, row.tokens_per_s,  row.compute_ms,
+          row.exposed_comm_ms, row.idle_ms,     row.max_rel_error, row.reason};
 }
 
 std::string to_line(WorkerMessage const& m) {
   if (!m.done) return fmt::format("{}\t{}", begins, m.index);
   PointOutcome const& o = m.outcome;
-  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", ends, m.index, to_string(o.outcome), cell_of(o.step_ms), cell_of(o.tokens_per_s),
-                     cell_of(o.compute_ms), cell_of(o.exposed_ms), cell_of(o.idle_ms), cell_of(o.max_rel_error), without_tabs(o.reason), without_tabs(m.row));
+  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", ends, m.index, to_string(o.outcome),
+                     cell_of(o.step_ms), cell_of(o.tokens_per_s), cell_of(o.compute_ms), cell_of(o.exposed_ms),
+                     cell_of(o.idle_ms), cell_of(o.max_rel_error), without_tabs(o.reason), without_tabs(m.row));
 }
 
 std::optional<WorkerMessage> parse_worker_line(std::string const& line) {

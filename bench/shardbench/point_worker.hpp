@@ -13,8 +13,8 @@ struct FinishedPoint {
   std::vector<OpsRow> ops;
 };
 
-/// Runs a point over the job; one that is illegal or does not fit becomes a skipped row. Collective. Anything worse ends the
-/// whole job, with a line on standard error.
+/// Runs a point over the job; one that is illegal or does not fit becomes a skipped row. Collective. Anything worse
+/// ends the whole job, with a line on standard error.
 FinishedPoint finish_point(Job& job, Experiment const& experiment);
 
 /// The row as a JSON object without line breaks.

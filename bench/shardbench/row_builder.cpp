@@ -27,14 +27,16 @@ void set_rates(ReportRow& row, StepTotals const& totals) {
 void set_verdict(ReportRow& row, Measurement const& m) {
   ParallelConfig const& cut = row.experiment.parallel;
   std::int64_t const kv_heads = row.experiment.model.kv_heads;
-  if (cut.tp > kv_heads && kv_heads > 0) row.reason = fmt::format("each of the {} kv heads is held by {} tensor-parallel ranks", kv_heads, cut.tp / kv_heads);
+  if (cut.tp > kv_heads && kv_heads > 0)
+    row.reason =
+        fmt::format("each of the {} kv heads is held by {} tensor-parallel ranks", kv_heads, cut.tp / kv_heads);
   if (!m.parity) return;
   row.max_rel_error = m.parity->max_rel_error;
   if (m.parity->passed()) return;
   row.outcome = Outcome::incorrect;
-  row.reason = m.parity->problem.empty()
-                   ? fmt::format("max_rel_error {:.3g} is above {:.3g}, worst at {}", m.parity->max_rel_error, m.parity->tolerance, m.parity->worst)
-                   : m.parity->problem;
+  row.reason = m.parity->problem.empty() ? fmt::format("max_rel_error {:.3g} is above {:.3g}, worst at {}",
+                                                       m.parity->max_rel_error, m.parity->tolerance, m.parity->worst)
+                                         : m.parity->problem;
 }
 
 /// Ranks of the group that a label's communication runs in; 0 for compute.
@@ -60,11 +62,15 @@ void set_op_rates(OpsRow& row, OpKind kind, std::int64_t ranks) {
 }  // namespace
 
 void set_place(ReportRow& row, Job& job) {
-  row.comm_backend = job.world().backend();
+  row.comm_backend = job.device_world().backend();
   row.device_count = job.world().size();
   row.device = job.device().info().name;
   row.attention_kernel = job.device().kernels().attention_kernel;
-  set_fingerprint(row, take_fingerprint(blas_description(), MpiProcess::library_version()), std::min(local_size(), job.world().size()));
+  std::string const device_versions = job.device_versions();
+  set_fingerprint(
+      row,
+      take_fingerprint(device_versions.empty() ? blas_description() : device_versions, MpiProcess::library_version()),
+      std::min(local_size(), job.world().size()));
 }
 
 void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& totals) {
@@ -83,7 +89,8 @@ std::vector<OpsRow> ops_rows(std::string const& run_id, StepProgram const& progr
   std::vector<OpsRow> rows;
   for (LabelTime const& time : m.labels) {
     bool const transfer = time.label >= program.labels.size();
-    OpLabel const label = transfer ? OpLabel{"pipeline", "transfer", OpKind::send, Axis::pp} : program.labels[time.label];
+    OpLabel const label =
+        transfer ? OpLabel{"pipeline", "transfer", OpKind::send, Axis::pp} : program.labels[time.label];
     LabelCount const& counted = count.labels[std::min<std::size_t>(time.label, program.labels.size())];
     OpsRow row;
     row.run_id = run_id;

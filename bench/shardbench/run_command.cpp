@@ -16,20 +16,24 @@ namespace shardbench {
 namespace {
 
 void print_times(ReportRow const& r) {
-  fmt::print("step      p50 {:.3f} ms, p95 {:.3f} ms, least {:.3f} ms ({} iterations, variation {:.1f}%)\n", *r.step_ms_p50, *r.step_ms_p95, *r.step_ms_min,
-             *r.iterations, *r.step_cv_pct);
+  fmt::print("step      p50 {:.3f} ms, p95 {:.3f} ms, least {:.3f} ms ({} iterations, variation {:.1f}%)\n",
+             *r.step_ms_p50, *r.step_ms_p95, *r.step_ms_min, *r.iterations, *r.step_cv_pct);
   if (r.tokens_per_s)
-    fmt::print("rate      {} tokens/s, {:.4g} model TFLOP/s a rank ({}); MFU {}\n", grouped(*r.tokens_per_s), *r.model_tflops_per_rank, r.flops_convention,
+    fmt::print("rate      {} tokens/s, {:.4g} model TFLOP/s a rank ({}); MFU {}\n", grouped(*r.tokens_per_s),
+               *r.model_tflops_per_rank, r.flops_convention,
                r.mfu_pct ? fmt::format("{:.1f}%", *r.mfu_pct) : "not given, the device's peak is unknown");
-  fmt::print("breakdown compute {:.3f} + exposed communication {:.3f} + idle {:.3f} (bubble {:.3f}) = {:.3f} ms, instrumented, mean over ranks\n", *r.compute_ms,
-             *r.exposed_comm_ms, *r.idle_ms, *r.bubble_ms, *r.instrumented_step_ms);
+  fmt::print(
+      "breakdown compute {:.3f} + exposed communication {:.3f} + idle {:.3f} (bubble {:.3f}) = {:.3f} ms, "
+      "instrumented, mean over ranks\n",
+      *r.compute_ms, *r.exposed_comm_ms, *r.idle_ms, *r.bubble_ms, *r.instrumented_step_ms);
 }
 
 void print_axes(ReportRow row) {
   constexpr std::array lanes{Lane::tp, Lane::dp, Lane::pp, Lane::cp, Lane::ep};
   for (Lane const lane : lanes) {
     if (!row.comm_axis_ms[lane]) continue;
-    fmt::print("  {:<8}communication {:.3f} ms, exposed {:.3f} ms", to_string(lane), *row.comm_axis_ms[lane], row.exposed_axis_ms[lane].value_or(0));
+    fmt::print("  {:<8}communication {:.3f} ms, exposed {:.3f} ms", to_string(lane), *row.comm_axis_ms[lane],
+               row.exposed_axis_ms[lane].value_or(0));
     if (row.payload_bytes[lane]) fmt::print("; payload {} a rank", bytes_text(*row.payload_bytes[lane]));
     fmt::print("\n");
   }
@@ -37,15 +41,19 @@ void print_axes(ReportRow row) {
 
 void print_result(ReportRow const& r) {
   Experiment const& e = r.experiment;
-  fmt::print("{}: {} layers, seq {}, {} rank{} = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name, e.model.layers, e.seq, e.ranks,
-             e.ranks == 1 ? "" : "s", e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp, e.microbatches(), to_string(e.precision));
-  fmt::print("on        {}{}, {}\n", r.device, r.ranks_per_core ? fmt::format(" ({:g} ranks a core)", *r.ranks_per_core) : "", r.versions);
+  fmt::print("{}: {} layers, seq {}, {} rank{} = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
+             e.model.layers, e.seq, e.ranks, e.ranks == 1 ? "" : "s", e.parallel.dp, e.parallel.tp, e.parallel.pp,
+             e.parallel.cp, e.microbatches(), to_string(e.precision));
+  fmt::print("on        {}{}, {}\n", r.device,
+             r.ranks_per_core ? fmt::format(" ({:g} ranks a core)", *r.ranks_per_core) : "", r.versions);
   print_times(r);
   print_axes(r);
-  fmt::print("memory    {} a rank at most (parameters {}, gradients {}, optimizer {}, activations {}); arena {}\n", bytes_text(*r.memory_peak_bytes),
-             bytes_text(*r.parameter_bytes), bytes_text(*r.gradient_bytes), bytes_text(*r.optimizer_bytes), bytes_text(*r.activation_bytes),
-             bytes_text(*r.memory_measured_bytes));
-  if (r.max_rel_error) fmt::print("check     {}: max_rel_error {:.3g} against the unsharded step\n", to_string(r.outcome), *r.max_rel_error);
+  fmt::print("memory    {} a rank at most (parameters {}, gradients {}, optimizer {}, activations {}); arena {}\n",
+             bytes_text(*r.memory_peak_bytes), bytes_text(*r.parameter_bytes), bytes_text(*r.gradient_bytes),
+             bytes_text(*r.optimizer_bytes), bytes_text(*r.activation_bytes), bytes_text(*r.memory_measured_bytes));
+  if (r.max_rel_error)
+    fmt::print("check     {}: max_rel_error {:.3g} against the unsharded step\n", to_string(r.outcome),
+               *r.max_rel_error);
   if (!r.reason.empty()) fmt::print("note      {}\n", r.reason);
   fmt::print("again     {}\n", r.command);
 }
@@ -71,7 +79,8 @@ int report(Job& job, Arguments const& arguments, PointResult const& result) {
 int run_here(Arguments const& arguments, Experiment const& e) {
   Job job;
   if (job.world().size() != e.ranks)
-    throw InputError(fmt::format("--ranks: the cut needs {} ranks (dp*tp*pp*cp), the launcher started {}", e.ranks, job.world().size()));
+    throw InputError(fmt::format("--ranks: the cut needs {} ranks (dp*tp*pp*cp), the launcher started {}", e.ranks,
+                                 job.world().size()));
   try {
     return report(job, arguments, run_point(job, e, arguments.has("trace")));
   } catch (IllegalConfig const&) {

@@ -13,7 +13,9 @@
 namespace shardbench {
 namespace {
 
-double arena_bytes(StepProgram const& program) { return static_cast<double>(plan_memory(program, Replay(program)).arena_bytes); }
+double arena_bytes(StepProgram const& program) {
+  return static_cast<double>(plan_memory(program, Replay(program)).arena_bytes);
+}
 
 /// Memory is lent before it is there, so room is judged before anything is allocated.
 void check_room(Job& job, Experiment const& e, StepProgram const& program) {
@@ -23,8 +25,8 @@ void check_room(Job& job, Experiment const& e, StepProgram const& program) {
   double const needed = job.sum(mine) / job.world().size() * ranks_here;
   double const free = job.sum(job.device().info().free_memory_bytes) / job.world().size();
   if (needed > free)
-    throw OutOfMemory(fmt::format("memory: {:.0f} ranks of a machine need {}{}, {} are free", ranks_here, bytes_text(needed),
-                                  e.check ? " with the unsharded step" : "", bytes_text(free)),
+    throw OutOfMemory(fmt::format("memory: {:.0f} ranks of a machine need {}{}, {} are free", ranks_here,
+                                  bytes_text(needed), e.check ? " with the unsharded step" : "", bytes_text(free)),
                       needed, free);
 }
 
@@ -50,7 +52,8 @@ PointResult run_point(Job& job, Experiment const& e, bool trace) {
   job.use(e.device);
   StepProgram program = agreed_program(job, e);
   check_room(job, e, program);
-  Runner runner(std::move(program), job.device(), job.device_world(), {.verify_collectives = e.verify_collectives, .optimizer = {}});
+  Runner runner(std::move(program), job.device(), job.device_world(),
+                {.verify_collectives = e.verify_collectives, .optimizer = {}});
   Measurement const m = measure(runner, e, job.device(), job.world());
   result.row = start_row(e, Source::measured);
   set_place(result.row, job);

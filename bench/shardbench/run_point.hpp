@@ -15,8 +15,8 @@ struct PointResult {
   std::string trace_events;  ///< of this rank, when asked for
 };
 
-/// Runs and measures a resolved experiment over the job. Collective. Throws IllegalConfig and OutOfMemory on all ranks alike;
-/// anything else leaves the ranks apart and must end the job.
+/// Runs and measures a resolved experiment over the job. Collective. Throws IllegalConfig and OutOfMemory on all ranks
+/// alike; anything else leaves the ranks apart and must end the job.
 PointResult run_point(Job& job, Experiment const& experiment, bool trace);
 
 }  // namespace shardbench

@@ -16,7 +16,8 @@ namespace {
 constexpr double forward_slots = 1, backward_slots = 2;  // the usual picture: a backward takes twice a forward
 constexpr std::size_t widest_grid = 200;
 
-/// Work of one forward of a chunk, where a forward of all layers of a stage's share is 1. DualPipe's two chunks are whole shares.
+/// Work of one forward of a chunk, where a forward of all layers of a stage's share is 1. DualPipe's two chunks are
+/// whole shares.
 double chunk_unit(PipelineSchedule const& schedule) { return static_cast<double>(schedule.stages) / schedule.pieces(); }
 
 /// A schedule program's op carries its action kind as its label.
@@ -43,14 +44,27 @@ std::string cell_of(char kind, std::int32_t microbatch, std::int32_t chunk, std:
 std::vector<std::string> cells_of_stage(PipelineSchedule const& schedule, std::size_t stage) {
   std::vector<std::string> cells;
   for (Action const& a : schedule.order[stage]) {
-    auto const add = [&](char kind, std::int32_t microbatch, std::int32_t chunk) { cells.push_back(cell_of(kind, microbatch, chunk, schedule.chunks)); };
+    auto const add = [&](char kind, std::int32_t microbatch, std::int32_t chunk) {
+      cells.push_back(cell_of(kind, microbatch, chunk, schedule.chunks));
+    };
     switch (a.kind) {
-      case ActionKind::forward: add('F', a.microbatch, a.chunk); break;
-      case ActionKind::backward: add('B', a.microbatch, a.chunk); break;
-      case ActionKind::backward_input: add('I', a.microbatch, a.chunk); break;
-      case ActionKind::backward_weight: add('W', a.microbatch, a.chunk); break;
-      case ActionKind::pair: add('F', a.microbatch, a.chunk), add('B', a.pair_microbatch, a.pair_chunk); break;
-      default: break;
+      case ActionKind::forward:
+        add('F', a.microbatch, a.chunk);
+        break;
+      case ActionKind::backward:
+        add('B', a.microbatch, a.chunk);
+        break;
+      case ActionKind::backward_input:
+        add('I', a.microbatch, a.chunk);
+        break;
+      case ActionKind::backward_weight:
+        add('W', a.microbatch, a.chunk);
+        break;
+      case ActionKind::pair:
+        add('F', a.microbatch, a.chunk), add('B', a.pair_microbatch, a.pair_chunk);
+        break;
+      default:
+        break;
     }
   }
   return cells;
@@ -91,23 +105,29 @@ std::optional<ClosedForm> closed_form(PipelineSchedule const& s) {
   double const p = s.stages, f = forward_slots, b = backward_slots, w = 1;
   switch (s.kind) {
     case ScheduleKind::gpipe:
-    case ScheduleKind::one_f_one_b: return ClosedForm{(p - 1) * (f + b), "(p-1)(F+B)"};
-    case ScheduleKind::interleaved: return ClosedForm{(p - 1) * (f + b) / s.chunks, "(p-1)(F+B)/v"};
+    case ScheduleKind::one_f_one_b:
+      return ClosedForm{(p - 1) * (f + b), "(p-1)(F+B)"};
+    case ScheduleKind::interleaved:
+      return ClosedForm{(p - 1) * (f + b) / s.chunks, "(p-1)(F+B)/v"};
     case ScheduleKind::zb_h1:
       if (s.microbatches < s.stages) return std::nullopt;
       return ClosedForm{(p - 1) * (f + b - 2 * w), "(p-1)(F+B-2W)"};
-    case ScheduleKind::dualpipe: return ClosedForm{(p / 2 - 1) * (f + b + b - 3 * w), "(p/2-1)(F&B+B-3W), F&B = F+B"};
-    default: return std::nullopt;
+    case ScheduleKind::dualpipe:
+      return ClosedForm{(p / 2 - 1) * (f + b + b - 3 * w), "(p/2-1)(F&B+B-3W), F&B = F+B"};
+    default:
+      return std::nullopt;
   }
 }
 
 void print_summary(PipelineSchedule const& schedule) {
   double const unit = chunk_unit(schedule);
-  ScheduleSummary const summary = summarize_schedule(schedule, {.forward = unit, .backward_input = unit, .backward_weight = unit});
+  ScheduleSummary const summary =
+      summarize_schedule(schedule, {.forward = unit, .backward_input = unit, .backward_weight = unit});
   fmt::print("step      {:g} forward times, {:g} of them work\n", summary.step, summary.ideal);
   fmt::print("bubble    {:g} ({:.2f}% of the step)", summary.bubble, 100 * summary.bubble_fraction);
   if (auto const form = closed_form(schedule)) fmt::print("; closed form {} = {:g}", form->text, form->bubble);
-  fmt::print("\npeak      most activations held by a stage, in microbatches of a chunk: {}\n", fmt::join(summary.activation_peak, " "));
+  fmt::print("\npeak      most activations held by a stage, in microbatches of a chunk: {}\n",
+             fmt::join(summary.activation_peak, " "));
 }
 
 }  // namespace
@@ -116,12 +136,18 @@ int schedule_command(Arguments const& arguments) {
   Experiment e;
   e.parallel.pp = 4;
   for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
-  std::int64_t const microbatches = arguments.has("microbatches") ? parse_integer("microbatches", arguments.option("microbatches"), 1, 4096) : 8;
-  if (e.parallel.pp > 1024) throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
-  ScheduleKind const kind = e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b ? ScheduleKind::interleaved : e.parallel.schedule;
+  std::int64_t const microbatches =
+      arguments.has("microbatches") ? parse_integer("microbatches", arguments.option("microbatches"), 1, 4096) : 8;
+  if (e.parallel.pp > 1024)
+    throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
+  ScheduleKind const kind = e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b
+                                ? ScheduleKind::interleaved
+                                : e.parallel.schedule;
   PipelineSchedule const schedule = make_schedule(kind, e.parallel.pp, e.parallel.vpp, microbatches);
-  fmt::print("{}: {} stages, {} chunk{} each, {} microbatches; a backward takes two forwards (input and weight gradient one each)\n\n", to_string(kind),
-             schedule.stages, schedule.chunks, schedule.chunks == 1 ? "" : "s", schedule.microbatches);
+  fmt::print(
+      "{}: {} stages, {} chunk{} each, {} microbatches; a backward takes two forwards (input and weight gradient one "
+      "each)\n\n",
+      to_string(kind), schedule.stages, schedule.chunks, schedule.chunks == 1 ? "" : "s", schedule.microbatches);
   std::vector<std::string> const grid = grid_lines(schedule);
   if (grid.empty()) fmt::print("{}", to_text(schedule));
   for (std::string const& line : grid) fmt::print("{}\n", line);

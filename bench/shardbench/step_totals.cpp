@@ -19,7 +19,8 @@ void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay cons
   totals.buffer_bytes = plan.buffer_bytes;
   totals.activation_bytes = plan.activation_peak_bytes;
   totals.peak_bytes = plan.peak_bytes();
-  totals.microbatches_in_flight = plan.microbatches_in_flight.empty() ? 0 : *std::ranges::max_element(plan.microbatches_in_flight);
+  totals.microbatches_in_flight =
+      plan.microbatches_in_flight.empty() ? 0 : *std::ranges::max_element(plan.microbatches_in_flight);
   totals.largest_tensors = largest_tensors(program, plan, listed_tensors);
 }
 

@@ -52,10 +52,12 @@ Supervisor::Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions 
 bool Supervisor::run(std::vector<std::size_t> const& indices) {
   std::vector<std::int64_t> rank_counts;
   for (std::size_t const i : indices)
-    if (std::ranges::find(rank_counts, points_[i].experiment.ranks) == rank_counts.end()) rank_counts.push_back(points_[i].experiment.ranks);
+    if (std::ranges::find(rank_counts, points_[i].experiment.ranks) == rank_counts.end())
+      rank_counts.push_back(points_[i].experiment.ranks);
   for (std::int64_t const ranks : rank_counts) {
     std::vector<std::size_t> group;
-    std::ranges::copy_if(indices, std::back_inserter(group), [&](std::size_t i) { return points_[i].experiment.ranks == ranks; });
+    std::ranges::copy_if(indices, std::back_inserter(group),
+                         [&](std::size_t i) { return points_[i].experiment.ranks == ranks; });
     if (!run_group(ranks, std::move(group))) return false;
   }
   return true;
@@ -94,7 +96,8 @@ bool Supervisor::run_job(std::int64_t ranks, std::vector<std::size_t>& waiting) 
       case ChildJob::Event::timeout: {
         job.stop();
         std::size_t const late = current.value_or(waiting.empty() ? 0 : waiting.front());
-        if (std::erase(waiting, late) > 0) give_up(late, Outcome::timeout, fmt::format("not done after {:g} s (--timeout)", options_.timeout_seconds));
+        if (std::erase(waiting, late) > 0)
+          give_up(late, Outcome::timeout, fmt::format("not done after {:g} s (--timeout)", options_.timeout_seconds));
         return true;
       }
       case ChildJob::Event::ended: {
@@ -103,7 +106,8 @@ bool Supervisor::run_job(std::int64_t ranks, std::vector<std::size_t>& waiting) 
           std::erase(waiting, *current);
           give_up(*current, Outcome::failed, problem.empty() ? "the job ended without a word" : problem);
         } else if (!waiting.empty()) {
-          throw Error(fmt::format("a job of {} ranks ended before its next configuration began: {}", ranks, problem.empty() ? "exit status 0" : problem));
+          throw Error(fmt::format("a job of {} ranks ended before its next configuration began: {}", ranks,
+                                  problem.empty() ? "exit status 0" : problem));
         }
         return true;
       }

@@ -9,14 +9,14 @@
 namespace shardbench {
 
 struct SupervisorOptions {
-  std::string out;        ///< the CSV that workers append to
-  bool json = false;      ///< workers send each row too
+  std::string out;    ///< the CSV that workers append to
+  bool json = false;  ///< workers send each row too
   double timeout_seconds = 300;
   std::vector<std::string> mpirun_arguments;
 };
 
-/// Runs points in worker jobs, one job for all points of a rank count while all goes well; the configuration that crashes or
-/// overstays becomes a row, and a new job goes on behind it.
+/// Runs points in worker jobs, one job for all points of a rank count while all goes well; the configuration that
+/// crashes or overstays becomes a row, and a new job goes on behind it.
 class Supervisor {
  public:
   using Begin = std::function<void(std::size_t index)>;

@@ -35,8 +35,13 @@ std::set<std::string> commands_in(std::string const& path) {
 class Sweep {
  public:
   explicit Sweep(Arguments const& arguments)
-      : arguments_(arguments), out_(arguments.option("out")), json_(arguments.has("json")), human_(json_ ? stderr : stdout), points_(sweep_points(arguments)) {
-    if (arguments.has("timeout")) timeout_seconds_ = parse_number("timeout", arguments.option("timeout"), 0.001, number_limit);
+      : arguments_(arguments),
+        out_(arguments.option("out")),
+        json_(arguments.has("json")),
+        human_(json_ ? stderr : stdout),
+        points_(sweep_points(arguments)) {
+    if (arguments.has("timeout"))
+      timeout_seconds_ = parse_number("timeout", arguments.option("timeout"), 0.001, number_limit);
     for (SweepPoint const& point : points_)
       if (point.skipped.empty()) check_device(point.experiment.device);
     outcomes_.resize(points_.size());
@@ -128,8 +133,8 @@ class Sweep {
   void announce(std::size_t runnable) const {
     std::size_t done = 0;
     for (auto const& [index, yes] : done_before_) done += yes ? 1 : 0;
-    fmt::print(human_, "{} points: {} to run, {} not legal here{}\n", points_.size(), runnable, points_.size() - runnable - done,
-               done > 0 ? fmt::format(", {} already in {}", done, out_) : "");
+    fmt::print(human_, "{} points: {} to run, {} not legal here{}\n", points_.size(), runnable,
+               points_.size() - runnable - done, done > 0 ? fmt::format(", {} already in {}", done, out_) : "");
     std::fflush(human_);
   }
 
@@ -153,13 +158,17 @@ class Sweep {
   }
 
   void print_table() const {
-    auto const cell = [](std::optional<double> v, int digits) { return v ? fmt::format("{:.{}f}", *v, digits) : std::string("-"); };
-    std::vector<std::vector<std::string>> table{{"configuration", "outcome", "step ms", "tokens/s", "compute ms", "exposed ms", "idle ms", "max_rel_error"}};
+    auto const cell = [](std::optional<double> v, int digits) {
+      return v ? fmt::format("{:.{}f}", *v, digits) : std::string("-");
+    };
+    std::vector<std::vector<std::string>> table{
+        {"configuration", "outcome", "step ms", "tokens/s", "compute ms", "exposed ms", "idle ms", "max_rel_error"}};
     for (std::size_t i = 0; i < points_.size(); ++i) {
       if (!outcomes_[i]) continue;
       PointOutcome const& o = *outcomes_[i];
-      table.push_back({points_[i].name, std::string(to_string(o.outcome)), cell(o.step_ms, 2), cell(o.tokens_per_s, 0), cell(o.compute_ms, 2),
-                       cell(o.exposed_ms, 2), cell(o.idle_ms, 2), o.max_rel_error ? fmt::format("{:.1e}", *o.max_rel_error) : "-"});
+      table.push_back({points_[i].name, std::string(to_string(o.outcome)), cell(o.step_ms, 2), cell(o.tokens_per_s, 0),
+                       cell(o.compute_ms, 2), cell(o.exposed_ms, 2), cell(o.idle_ms, 2),
+                       o.max_rel_error ? fmt::format("{:.1e}", *o.max_rel_error) : "-"});
     }
     fmt::print("\n");
     for (std::string const& line : table_lines(table)) fmt::print("{}\n", line);
@@ -171,8 +180,10 @@ class Sweep {
       if (o) ++counts[static_cast<std::size_t>(o->outcome)];
     std::string text;
     for (std::size_t i = 0; i < counts.size(); ++i)
-      if (counts[i] > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[i], to_string(static_cast<Outcome>(i)));
-    fmt::print(human_, "\n{}{}\n", text.empty() ? "nothing to do" : text, out_.empty() ? "" : fmt::format("; rows in {}", out_));
+      if (counts[i] > 0)
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[i], to_string(static_cast<Outcome>(i)));
+    fmt::print(human_, "\n{}{}\n", text.empty() ? "nothing to do" : text,
+               out_.empty() ? "" : fmt::format("; rows in {}", out_));
   }
 
   Arguments const& arguments_;
@@ -190,7 +201,8 @@ class Sweep {
 }  // namespace
 
 int sweep_command(Arguments const& arguments) {
-  if (arguments.has("resume") && !arguments.has("out")) throw InputError("--resume: needs --out, the file to go on from");
+  if (arguments.has("resume") && !arguments.has("out"))
+    throw InputError("--resume: needs --out, the file to go on from");
   if (speaks_for_job()) check_outputs(arguments.option("out"));
   Sweep sweep(arguments);
   return MpiProcess::launched() ? sweep.join() : sweep.supervise();

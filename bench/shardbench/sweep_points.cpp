@@ -40,7 +40,8 @@ std::string name_of(Experiment const& e, SweepAxes const& axes) {
 void judge(SweepPoint& point) {
   Experiment& e = point.experiment;
   std::int64_t const asked = e.ranks, used = e.parallel.ranks();
-  if (asked > 0 && asked != used) point.skipped = fmt::format("uses {} rank{}, {} asked", used, used == 1 ? "" : "s", asked);
+  if (asked > 0 && asked != used)
+    point.skipped = fmt::format("uses {} rank{}, {} asked", used, used == 1 ? "" : "s", asked);
   e.ranks = 0;
   try {
     resolve(e);

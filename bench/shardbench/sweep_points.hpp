@@ -9,10 +9,10 @@ namespace shardbench {
 
 /// One configuration of a sweep.
 struct SweepPoint {
-  Experiment experiment;       ///< resolved as far as it is legal
-  std::string skipped;         ///< why it can not run, with the legal values; empty when it can
-  std::string name;            ///< the values that vary: "dp 2, tp 4"
-  std::string command;         ///< as in the row
+  Experiment experiment;  ///< resolved as far as it is legal
+  std::string skipped;    ///< why it can not run, with the legal values; empty when it can
+  std::string name;       ///< the values that vary: "dp 2, tp 4"
+  std::string command;    ///< as in the row
 };
 
 /// The points of comma lists and --spec, in order as given. Throws InputError.

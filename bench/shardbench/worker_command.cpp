@@ -13,7 +13,8 @@
 namespace shardbench {
 namespace {
 
-/// SHARDBENCH_TEST_FAULT=crash@N|hang@N makes the point of index N end badly: tests of the supervisor need one that does.
+/// SHARDBENCH_TEST_FAULT=crash@N|hang@N makes the point of index N end badly: tests of the supervisor need one that
+/// does.
 void fault_for_tests(std::size_t index) {
   char const* const text = std::getenv("SHARDBENCH_TEST_FAULT");
   if (!text) return;
@@ -39,7 +40,10 @@ int worker_command(Arguments const& arguments) {
     if (job.first()) fault_for_tests(index);
     FinishedPoint const finished = finish_point(job, experiment);
     if (job.first()) append_result(arguments.option("out"), finished.row, finished.ops);
-    speak({.index = index, .done = true, .outcome = outcome_of(finished.row), .row = arguments.has("json") ? json_of(finished.row) : std::string()});
+    speak({.index = index,
+           .done = true,
+           .outcome = outcome_of(finished.row),
+           .row = arguments.has("json") ? json_of(finished.row) : std::string()});
   }
   return 0;
 }

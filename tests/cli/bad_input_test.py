@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Whatever is wrong with the input gives one line that names it, and exit code 2, before any work."""
+import os
+import unittest
+
+from cli import CliTest
+
+
+class BadInput(CliTest):
+    def check(self, words, *parts):
+        with self.subTest(words=words):
+            line = self.refused(*words)
+            for part in parts:
+                self.assertIn(part, line)
+
+    def test_commands_and_flags(self):
+        self.check(["frobnicate"], "'frobnicate'", "models", "doctor")
+        self.check(["swep"], "did you mean sweep")
+        self.check([], "no command")
+        self.check(["run", "--modle", "gpt2"], "--modle", "did you mean --model")
+        self.check(["run", "surplus"], "surplus")
+        self.check(["run", "--tp"], "--tp")
+        self.check(["compare", "a.csv"], "B.csv")
+        self.check(["schedule", "--dp", "2"], "--dp")
+
+    def test_values(self):
+        self.check(["run", *self.model, "--seq", "16"], "--seq", "given once")
+        for flag in ("--seq", "--micro-batch", "--global-batch", "--layers", "--dp", "--tp", "--pp", "--ranks"):
+            for value in ("0", "-1", "many", "1.5", "99999999999999999999", ""):
+                self.check(["run", "--model", self.tiny, flag, value], flag, "integer")
+        self.check(["run", *self.model, "--precision", "f7"], "--precision", "bf16")
+        self.check(["run", *self.model, "--schedule", "nope"], "--schedule", "1f1b")
+        self.check(["sweep", *self.model, "--tp", "1,,2"], "--tp", "empty")
+        self.check(["sweep", *self.model, "--tp", "1,x"], "--tp", "'x'")
+        self.check(["sweep", *self.model, "--timeout", "0"], "--timeout")
+        self.check(["schedule", "--microbatches", "0"], "--microbatches")
+        self.check(["schedule", "--schedule", "dualpipe", "--pp", "3"], "dualpipe")
+
+    def test_models(self):
+        self.check(["describe", "--model", "no-such-model"], "no-such-model", "gpt2")
+        self.check(["describe", "--model", self.path("missing.json")], "missing.json")
+        self.check(["describe", "--model", self.write("broken.json", '{"model_type": "gpt2", ')], "broken.json")
+        self.check(["describe", "--model", self.write("negative.json", '{"model_type": "gpt2", "n_layer": -4}')], "n_layer")
+        self.check(["describe", *self.model, "--layers", "5"], "--layers", "4")
+
+    def test_cuts(self):
+        self.check(["run", *self.model, "--tp", "3"], "tp", "3", "1, 2, 4")
+        self.check(["run", *self.model, "--tp", "2", "--ranks", "4"], "ranks", "4", "2")
+        self.check(["run", *self.model, "--dp", "2", "--global-batch", "3"], "global-batch", "3")
+        self.check(["run", "--model", self.tiny, "--seq", "65"], "seq", "64")
+        self.check(["describe", *self.model, "--pp", "5"], "pp", "5")
+
+    def test_smollm_names_the_legal_degrees(self):
+        for tp in ("2", "3", "15"):
+            self.check(["run", "--model", "smollm-360m", "--layers", "2", "--tp", tp], "tp", tp, "1, 5")
+
+    def test_outputs(self):
+        for command in ("run", "sweep", "describe"):
+            self.check([command, *self.model, "--out", self.path("no/such/folder.csv")], "folder")
+            self.check([command, *self.model, "--out", self.folder], self.folder)
+            self.check([command, *self.model, "--out", self.write("other.csv", "not,our,header\n")], "other.csv")
+        self.check(["run", *self.model, "--trace", self.path("no/such/trace.json")], "--trace")
+        self.check(["sweep", *self.model, "--resume"], "--resume", "--out")
+        with open(self.path("other.csv"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "not,our,header\n")
+
+    def test_nothing_is_made_by_a_refused_run(self):
+        self.refused("run", *self.model, "--tp", "3", "--out", self.path("none.csv"))
+        self.assertFalse(os.path.exists(self.path("none.csv")))
+
+    def test_specs(self):
+        self.check(["sweep", "--spec", self.path("none.yaml")], "none.yaml")
+        self.check(["sweep", "--spec", self.write("bad.yaml", "tp: [1, 2\n")], "bad.yaml")
+        self.check(["sweep", "--spec", self.write("key.yaml", "tpp: 1\n")], "key.yaml:1", "--tpp")
+
+    def test_comparison_files(self):
+        self.check(["compare", self.path("a.csv"), self.path("b.csv")], "a.csv")
+        self.check(["compare", self.write("a.csv", "x\n1\n"), self.path("a.csv")], "a.csv")
+
+
+if __name__ == "__main__":
+    unittest.main()

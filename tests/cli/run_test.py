@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""run measures one configuration, alone or over ranks that it starts itself, and leaves whole rows behind."""
+import json
+import unittest
+
+from cli import QUICK, CliTest
+
+COLUMNS = """run_id command model layers hidden ffn_hidden heads kv_heads vocab padded_vocab seq micro_batch global_batch microbatches
+precision ranks dp tp pp schedule attention_kernel device device_count ranks_per_core comm_backend host versions time_utc step_ms_p50
+step_ms_p95 step_ms_min iterations instrumented_step_ms compute_ms exposed_comm_ms idle_ms bubble_ms comm_ms optimizer_ms tokens_per_s
+tokens_per_s_per_rank samples_per_s model_tflops_per_rank hardware_tflops_per_rank flops_convention parameter_bytes gradient_bytes
+optimizer_bytes activation_bytes memory_peak_bytes memory_measured_bytes max_rel_error""".split()
+
+
+class Run(CliTest):
+    def test_two_ranks_checked(self):
+        out, trace = self.path("run.csv"), self.path("trace.json")
+        text = self.call("run", *self.model, *QUICK, "--tp", "2", "--check", "--out", out, "--trace", trace)
+        self.assertIn("check     passed", text)
+        (row,) = self.rows(out)
+        for column in COLUMNS + ["payload_bytes_tp", "wire_bytes_tp", "comm_tp_ms", "exposed_tp_ms"]:
+            self.assertNotEqual(row[column], "", column)
+        for column in ("mfu_pct", "peak_tflops", "payload_bytes_dp", "comm_pp_ms", "predicted_step_ms"):
+            self.assertEqual(row[column], "", column)
+        self.assertLess(float(row["max_rel_error"]), 1e-4)
+        parts = sum(float(row[name]) for name in ("compute_ms", "exposed_comm_ms", "idle_ms"))
+        self.assertAlmostEqual(parts, float(row["instrumented_step_ms"]), delta=1e-6 * parts + 1e-9)
+        self.assertAlmostEqual(float(row["tokens_per_s"]) * float(row["step_ms_p50"]), 32e3, delta=1)
+        self.check_ops(out, row)
+        self.check_trace(trace)
+        self.check_again(text, row)
+
+    def check_ops(self, out, row):
+        ops = self.rows(out.replace(".csv", "_ops.csv"))
+        self.assertEqual({op["run_id"] for op in ops}, {row["run_id"]})
+        product = next(op for op in ops if op["label"] == "mlp.up" and op["phase"] == "forward")
+        # [32, 64] x [128, 64] and a bias: 2mnk + mn, in each of four layers.
+        self.assertEqual((product["kind"], product["axis"], product["count"], float(product["flops"])), ("gemm", "compute", "4", 2 * 32 * 64 * 128 + 32 * 128))
+        reduction = next(op for op in ops if op["axis"] == "tp" and op["label"] == "mlp.down.reduce" and op["phase"] == "forward")
+        self.assertEqual(float(reduction["bytes"]), 32 * 64 * 4)
+        self.assertEqual(reduction["algbw_gb_per_s"], reduction["busbw_gb_per_s"])
+
+    def check_trace(self, path):
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        self.assertEqual({event["pid"] for event in spans}, {0, 1})
+        self.assertTrue(any(event["name"] == "mlp.up" for event in spans))
+
+    def check_again(self, text, row):
+        self.assertIn(row["command"], text)
+        (again,) = json.loads(self.call(*self.flags_of(row), "--json"))
+        self.assertEqual(again["command"], row["command"])
+        self.assertEqual(again["payload_bytes_tp"], float(row["payload_bytes_tp"]))
+        self.assertEqual(again["outcome"], "passed")
+
+    def test_alone_there_is_no_traffic(self):
+        (row,) = json.loads(self.call("run", *self.model, *QUICK, "--check", "--json"))
+        self.assertEqual((row["comm_backend"], row["ranks"], row["exposed_comm_ms"]), ("self", 1, 0))
+        self.assertIsNone(row["payload_bytes_tp"])
+
+    def test_compare_two_runs(self):
+        for name in ("a.csv", "b.csv"):
+            self.call("run", *self.model, *QUICK, "--out", self.path(name))
+        self.assertIn("1 compared; 0 only in A, 0 only in B", self.call("compare", self.path("a.csv"), self.path("b.csv")))
+
+
+if __name__ == "__main__":
+    unittest.main()

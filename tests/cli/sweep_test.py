@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""A sweep has a row for each point, runs those that fit, says why others do not, and goes on where it stopped."""
+import json
+import unittest
+
+from cli import QUICK, CliTest
+
+
+class Sweep(CliTest):
+    def test_every_cut_over_four_ranks(self):
+        out = self.path("sweep.csv")
+        words = ["sweep", *self.model, *QUICK, "--micro-batch", "1", "--global-batch", "8", "--dp", "1,2,4", "--tp", "1,2,4", "--pp", "1,2,4",
+                 "--ranks", "4", "--check", "--out", out]
+        text = self.call(*words)
+        self.assertIn("6 passed, 21 skipped", text)
+        rows = self.rows(out)
+        self.assertEqual(len(rows), 27)
+        self.assertEqual(len({(row["dp"], row["tp"], row["pp"]) for row in rows}), 27)
+        for row in rows:
+            product = int(row["dp"]) * int(row["tp"]) * int(row["pp"])
+            self.assertEqual(row["outcome"], "passed" if product == 4 else "skipped", row)
+            if product == 4:
+                self.check_passed(row)
+            else:
+                self.assertIn(f"uses {product} rank", row["reason"])
+                self.assertIn("4 asked", row["reason"])
+                self.assertEqual(row["step_ms_p50"], "")
+        self.assertIn("nothing to do", self.call(*words, "--resume"))
+        self.assertEqual(len(self.rows(out)), 27)
+
+    def check_passed(self, row):
+        self.assertLess(float(row["max_rel_error"]), 1e-4)
+        self.assertEqual(int(row["microbatches"]), 8 // int(row["dp"]))
+        self.assertEqual(row["device_count"], "4")
+        parts = sum(float(row[name]) for name in ("compute_ms", "exposed_comm_ms", "idle_ms"))
+        self.assertAlmostEqual(parts, float(row["instrumented_step_ms"]), delta=1e-6 * parts)
+        for name in ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "memory_peak_bytes"):
+            self.assertGreater(float(row[name]), 0, name)
+        for axis in ("dp", "tp", "pp"):
+            used = int(row[axis]) > 1
+            for name in ("payload_bytes", "wire_bytes"):
+                self.assertEqual(row[f"{name}_{axis}"] != "" and float(row[f"{name}_{axis}"]) > 0, used, (axis, row))
+
+    def test_illegal_points_name_the_legal_values(self):
+        (one, two, three) = json.loads(self.call("sweep", "--model", "smollm-360m", "--layers", "1", "--seq", "16", "--tp", "2,3,15", "--json"))
+        for row in (one, two, three):
+            self.assertEqual(row["outcome"], "skipped")
+            self.assertIn("1, 5", row["reason"])
+
+    def test_rank_counts_may_differ_and_order_is_kept(self):
+        rows = json.loads(self.call("sweep", *self.model, *QUICK, "--tp", "2,1", "--json"))
+        self.assertEqual([(row["tp"], row["ranks"], row["outcome"]) for row in rows], [(2, 2, "passed"), (1, 1, "passed")])
+
+    def test_resume_runs_only_what_is_new(self):
+        out = self.path("grow.csv")
+        self.call("sweep", *self.model, *QUICK, "--micro-batch", "1,2", "--out", out)
+        text = self.call("sweep", *self.model, *QUICK, "--micro-batch", "1,2,4", "--out", out, "--resume")
+        self.assertIn("1 to run", text)
+        self.assertIn("2 already in", text)
+        self.assertEqual([row["micro_batch"] for row in self.rows(out)], ["1", "2", "4"])
+        self.call("sweep", *self.model, *QUICK, "--micro-batch", "4", "--out", out)
+        self.assertEqual(len(self.rows(out)), 4)
+
+    def test_a_spec_and_flags_that_override_it(self):
+        spec = self.write("s.yaml", f"model: {self.tiny}\nseq: 32\nmax-iterations: 2\nwarmup: 0\nmicro-batch: [1, 2]\ncheck: [true]\n")
+        rows = json.loads(self.call("sweep", "--spec", spec, "--micro-batch", "4", "--seq", "16", "--json"))
+        self.assertEqual([(row["micro_batch"], row["seq"]) for row in rows], [(4, 16)])
+        self.assertLess(rows[0]["max_rel_error"], 1e-4)
+
+
+if __name__ == "__main__":
+    unittest.main()
