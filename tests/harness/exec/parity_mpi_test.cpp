@@ -1,0 +1,166 @@
+// A sharded step has the loss, the gradients and the weights of the unsharded one, whatever the cut.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/exec/parity.hpp"
+#include "harness/program/count.hpp"
+#include "harness/program/lower.hpp"
+#include "kernels/core/error.hpp"
+#include "tests/harness/exec/small_models.hpp"
+#include "tests/harness/exec/world.hpp"
+
+namespace shardbench::test {
+namespace {
+
+std::string name_of(Experiment const& e) { return fmt::format("{}: {}", e.model.name, command_flags(e)); }
+
+void expect_parity(Experiment const& e) {
+  SCOPED_TRACE(name_of(e));
+  auto const device = make_host_device();
+  Runner runner(lower(e, world().rank()), *device, world());
+  ParityReport const report = check_parity(runner, e, *device, world());
+  EXPECT_EQ(report.problem, "");
+  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+  if (e.scope == Scope::model) {
+    EXPECT_GT(report.reference_loss, 0.5 * std::log(300.0));
+    EXPECT_LT(report.reference_loss, 2 * std::log(300.0));
+  }
+}
+
+ModelConfig model_of(bool llama, ParallelConfig const& p) {
+  std::int64_t const layers = std::max<std::int64_t>(p.pp, 4);
+  return llama ? small_llama(layers) : small_gpt(layers);
+}
+
+std::vector<ScheduleKind> schedules_of(ParallelConfig const& p) {
+  if (p.pp == 1) return {ScheduleKind::one_f_one_b};
+  return {ScheduleKind::gpipe, ScheduleKind::one_f_one_b};
+}
+
+/// Runs `change`d experiments of every product, schedule and model; of eight ranks only some of the products.
+template <class Change>
+void expect_parity_of_all(Change change, bool thin_out = true) {
+  for (ParallelConfig p : all_products(world().size())) {
+    if (thin_out && world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
+    for (ScheduleKind const schedule : schedules_of(p))
+      for (bool const llama : {false, true}) {
+        p.schedule = schedule;
+        Experiment e;
+        e.model = model_of(llama, p);
+        e.parallel = p;
+        if (!change(e)) continue;
+        Experiment base = small_experiment(e.model, e.parallel);
+        base.precision = e.precision;
+        base.scope = e.scope;
+        expect_parity(base);
+      }
+  }
+}
+
+TEST(Parity, EveryProductOfDataTensorAndPipelineParallelism) {
+  expect_parity_of_all([](Experiment&) { return true; }, false);
+}
+
+TEST(Parity, SequenceParallel) {
+  expect_parity_of_all([](Experiment& e) { return e.parallel.sequence_parallel = e.parallel.tp > 1; });
+}
+
+TEST(Parity, Recompute) {
+  expect_parity_of_all([](Experiment& e) {
+    e.parallel.recompute = e.model.tied_embeddings ? Recompute::full : Recompute::selective;
+    e.parallel.sequence_parallel = e.parallel.tp == 2;
+    return e.parallel.schedule == ScheduleKind::one_f_one_b;
+  });
+}
+
+TEST(Parity, ShardedOptimizer) {
+  expect_parity_of_all([](Experiment& e) {
+    e.parallel.zero_stage = 1;
+    return e.parallel.dp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b;
+  });
+}
+
+TEST(Parity, Bfloat16) {
+  expect_parity_of_all([](Experiment& e) {
+    e.precision = Dtype::bf16;
+    return e.parallel.schedule == ScheduleKind::one_f_one_b;
+  });
+}
+
+TEST(Parity, BlocksOnly) {
+  expect_parity_of_all([](Experiment& e) {
+    e.scope = Scope::layer;
+    return e.parallel.schedule == ScheduleKind::one_f_one_b;
+  });
+}
+
+TEST(Parity, OtherSchedules) {
+  for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
+    ParallelConfig p = cut(1, world().size() / 2, 2, schedule);
+    if (schedule == ScheduleKind::interleaved) p.vpp = 2;
+    expect_parity(small_experiment(small_llama(4), p));
+  }
+}
+
+TEST(Parity, SeveralSamplesInAMicrobatch) {
+  for (ParallelConfig const& p : all_products(world().size())) {
+    if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) > 2) continue;
+    Experiment e = small_experiment(small_llama(8), p);
+    e.global_batch = 16;
+    e.micro_batch = 2;
+    expect_parity(e);
+  }
+}
+
+TEST(Payload, CommunicatorsCountWhatTheProgramSays) {
+  for (ParallelConfig const& base : all_products(world().size()))
+    for (int variant = 0; variant < 3; ++variant) {
+      ParallelConfig p = base;
+      p.sequence_parallel = variant == 1 && p.tp > 1;
+      p.zero_stage = variant == 2 && p.dp > 1 ? 1 : 0;
+      Experiment const e = small_experiment(model_of(variant == 1, p), p);
+      SCOPED_TRACE(name_of(e));
+      auto const device = make_host_device();
+      Runner runner(lower(e, world().rank()), *device, world());
+      StepCount const counted = count_step(runner.program(), Replay(runner.program()));
+      runner.initialize(1);
+      for (int step = 1; step <= 2; ++step) {
+        runner.run_gradients();
+        runner.run_optimizer(step);
+        runner.synchronize();
+        auto const moved = runner.traffic();
+        for (std::size_t a = 0; a < axis_count; ++a)
+          EXPECT_EQ(static_cast<double>(moved[a].payload_bytes), step * counted.traffic[a].payload_bytes) << to_string(static_cast<Axis>(a));
+      }
+      EXPECT_EQ(p.tp > 1, counted.traffic[static_cast<std::size_t>(Axis::tp)].payload_bytes > 0);
+      EXPECT_EQ(p.dp > 1, counted.traffic[static_cast<std::size_t>(Axis::dp)].payload_bytes > 0);
+    }
+}
+
+TEST(VerifyCollectives, ARankWithAnotherSizeIsFound) {
+  ParallelConfig const p = cut(1, world().size(), 1);
+  Experiment const e = small_experiment(small_gpt(1), p);
+  for (bool const broken : {false, true}) {
+    StepProgram program = lower(e, world().rank());
+    for (Segment& segment : program.segments)
+      for (Op& op : segment.ops)
+        if (broken && world().rank() == 1 && op.kind == OpKind::all_reduce) --std::get<CollectiveShape>(op.shape).count;
+    auto const device = make_host_device();
+    RunnerOptions options;
+    options.verify_collectives = true;
+    Runner runner(std::move(program), *device, world(), options);
+    runner.initialize(1);
+    auto const run = [&] {
+      runner.run_gradients();
+      runner.synchronize();
+    };
+    if (broken) EXPECT_THROW(run(), Error);
+    else EXPECT_NO_THROW(run());
+  }
+}
+
+}  // namespace
+}  // namespace shardbench::test
