@@ -116,24 +116,13 @@ std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, s
     steps.push_back({axis, transition_between(now[axis], target), now[axis], target});
     now[axis] = target;
   };
-  // A dim cut by several axes must be put together from the innermost cut outwards before an outer one changes.
+  // Cuts of one dim nest: where an axis starts or stops cutting a dim, the cuts of later axes inside it are opened first,
+  // the innermost before the others, and closed again afterwards.
   for (std::size_t i = from.size(); i-- > 0;) {
-    if (now[i] == to[i] || !is_shard(now[i])) continue;
-    int const dim = std::get<Shard>(now[i]).dim;
-    bool const shared =
-        std::ranges::any_of(now, [&](Placement const& p) { return &p != &now[i] && is_shard(p, dim); }) ||
-        (is_shard(to[i]) && std::ranges::any_of(now, [&](Placement const& p) {
-           return &p != &now[i] && is_shard(p, std::get<Shard>(to[i]).dim);
-         }));
-    if (shared) take(i, Replicate{});
-  }
-  // An axis that keeps its cut, nested inside one that changed on the same dim, is opened and closed again.
-  for (std::size_t i = from.size(); i-- > 0;) {
-    if (!is_shard(now[i]) || now[i] != to[i]) continue;
+    if (!is_shard(now[i])) continue;
     int const dim = std::get<Shard>(now[i]).dim;
     for (std::size_t outer = 0; outer < i; ++outer)
-      if (now[outer] != to[outer] && (is_shard(now[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i]))
-        take(i, Replicate{});
+      if (from[outer] != to[outer] && (is_shard(from[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i])) take(i, Replicate{});
   }
   for (std::size_t i = 0; i < from.size(); ++i)
     if (now[i] != to[i]) take(i, to[i]);

@@ -80,8 +80,8 @@ struct RedistributeStep {
   bool operator==(RedistributeStep const&) const = default;
 };
 
-/// Pure: the steps that turn `from` into `to` (one placement per axis), first those that shrink the data or undo a
-/// later axis's cut. Nested cuts of one dim are undone from the last axis backwards, as DTensor does.
+/// Pure: the steps that turn `from` into `to` (one placement per axis). Each axis cuts what the axes before it left, so
+/// where an axis starts or stops cutting a dim, later axes' cuts of it are opened first, from the last axis backwards.
 std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, std::vector<Placement> const& to);
 
 /// A half-open range of a tensor dim.

@@ -1,0 +1,259 @@
+#include "harness/exec/dtensor.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "kernels/core/error.hpp"
+#include "kernels/core/stream_host.hpp"
+
+namespace shardbench {
+
+namespace {
+
+constexpr std::size_t max_rank = 4;
+
+std::int64_t elements_of(std::vector<std::int64_t> const& shape) {
+  std::int64_t n = 1;
+  for (std::int64_t const size : shape) n *= size;
+  return n;
+}
+
+void check(DTensor::Shape const& shape, MeshCommunicators const& mesh, std::vector<Placement> const& placements) {
+  if (shape.size() > max_rank) throw InputError(fmt::format("DTensor: {} dims given (allowed: 0 to {})", shape.size(), max_rank));
+  for (std::int64_t const size : shape)
+    if (size < 0) throw InputError(fmt::format("DTensor: size {} in shape ({}) is below 0", size, fmt::join(shape, ", ")));
+  if (placements.size() != mesh.mesh().axes().size())
+    throw InputError(fmt::format("DTensor: {} placements given, the mesh has {} axes", placements.size(), mesh.mesh().axes().size()));
+  for (Placement const& p : placements) {
+    auto const* const shard = std::get_if<Shard>(&p);
+    bool const plain = shard && shard->layout == ShardLayout::contiguous && shard->replicas == 1;
+    if (is_private(p) || (shard && !plain)) throw InputError(fmt::format("DTensor: placement {} is not one of replicate, shard(DIM), partial(sum), partial(max)", to_string(p)));
+    if (shard && (shard->dim < 0 || static_cast<std::size_t>(shard->dim) >= shape.size()))
+      throw InputError(fmt::format("DTensor: {} of a tensor with {} dims", to_string(p), shape.size()));
+  }
+}
+
+/// Row-major box of `shape` inside a row-major tensor: rows of the last dim are moved one by one.
+template <class Move>
+void for_each_row(std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape, Move move) {
+  if (elements_of(shape) == 0) return;
+  std::size_t const rank = shape.size();
+  if (rank == 0) return move(0, 0, 1);
+  std::vector<std::int64_t> at(rank, 0);
+  std::int64_t inner = 0;
+  for (;;) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < rank; ++d) offset = offset * outer[d] + begin[d] + at[d];
+    move(offset, inner, shape[rank - 1]);
+    inner += shape[rank - 1];
+    std::size_t d = rank - 1;
+    do {
+      if (d == 0) return;
+      --d;
+      if (++at[d] < shape[d]) break;
+      at[d] = 0;
+    } while (true);
+  }
+}
+
+std::vector<float> cut_box(std::vector<float> const& from, std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape) {
+  std::vector<float> box(static_cast<std::size_t>(elements_of(shape)));
+  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) { std::copy_n(from.begin() + offset, count, box.begin() + inner); });
+  return box;
+}
+
+void paste_box(std::vector<float>& to, std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape, float const* box) {
+  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) { std::copy_n(box + inner, count, to.begin() + offset); });
+}
+
+BufferView view_of(std::vector<float>& values) { return {values.data(), values.size(), Dtype::f32}; }
+
+int dim_of(Placement const& p) { return std::get<Shard>(p).dim; }
+
+/// Part `index` of `shape` cut along `dim` into `parts`, with where it begins.
+struct Box {
+  std::vector<std::int64_t> begin, shape;
+};
+Box part_of(std::vector<std::int64_t> const& shape, int dim, std::int64_t parts, std::int64_t index) {
+  Box box{std::vector<std::int64_t>(shape.size(), 0), shape};
+  DimRange const range = chunk_range(shape[static_cast<std::size_t>(dim)], parts, index);
+  box.begin[static_cast<std::size_t>(dim)] = range.begin;
+  box.shape[static_cast<std::size_t>(dim)] = range.size;
+  return box;
+}
+
+}  // namespace
+
+MeshCommunicators::MeshCommunicators(DeviceMesh mesh, Communicator& world) : mesh_(std::move(mesh)), rank_(world.rank()) {
+  if (mesh_.num_ranks() != world.size()) throw InputError(fmt::format("mesh: {} ranks laid out, the job has {}", mesh_.num_ranks(), world.size()));
+  coordinate_ = mesh_.coordinate_of(rank_);
+  for (std::size_t a = 0; a < mesh_.axes().size(); ++a) {
+    auto const group = mesh_.group_of(rank_, {mesh_.axes()[a].name});
+    groups_.push_back(world.split(static_cast<int>(group.front()), static_cast<int>(coordinate_[a])));
+  }
+}
+
+DimRange local_range(std::int64_t length, int dim, std::vector<Placement> const& placements, DeviceMesh const& mesh, std::vector<std::int64_t> const& coordinate) {
+  DimRange range{0, length};
+  for (std::size_t a = 0; a < placements.size(); ++a) {
+    if (!is_shard(placements[a], dim)) continue;
+    DimRange const inner = chunk_range(range.size, mesh.axes()[a].size, coordinate[a]);
+    range = {range.begin + inner.begin, inner.size};
+  }
+  return range;
+}
+
+DTensor::DTensor(Shape global, MeshCommunicators const& mesh, std::vector<Placement> placements) : global_(std::move(global)), mesh_(&mesh), placements_(std::move(placements)) {
+  check(global_, mesh, placements_);
+  for (std::size_t d = 0; d < global_.size(); ++d)
+    local_.push_back(local_range(global_[d], static_cast<int>(d), placements_, mesh.mesh(), mesh.coordinate()).size);
+  values_.resize(static_cast<std::size_t>(elements_of(local_)));
+}
+
+std::int64_t DTensor::global_index(std::int64_t local_index) const {
+  std::int64_t index = 0, stride = 1;
+  for (std::size_t d = global_.size(); d-- > 0;) {
+    std::int64_t const begin = local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).begin;
+    index += (begin + local_index % local_[d]) * stride;
+    local_index /= local_[d];
+    stride *= global_[d];
+  }
+  return index;
+}
+
+DTensor distribute_tensor(DTensor::Shape global_shape, DTensor::Fill const& fill, MeshCommunicators const& mesh, std::vector<Placement> placements) {
+  DTensor t(std::move(global_shape), mesh, std::move(placements));
+  if (std::ranges::any_of(t.placements_, is_partial)) throw InputError("distribute_tensor: partial placements come from operations (use from_partial)");
+  for (std::size_t i = 0; i < t.values_.size(); ++i) t.values_[i] = fill(t.global_index(static_cast<std::int64_t>(i)));
+  return t;
+}
+
+DTensor distribute_tensor(DTensor::Shape global_shape, std::span<float const> values, MeshCommunicators const& mesh, std::vector<Placement> placements) {
+  auto const count = static_cast<std::size_t>(elements_of(global_shape));
+  if (values.size() != count) throw InputError(fmt::format("distribute_tensor: {} values given for shape ({})", values.size(), fmt::join(global_shape, ", ")));
+  return distribute_tensor(std::move(global_shape), [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; }, mesh, std::move(placements));
+}
+
+DTensor from_partial(DTensor::Shape global_shape, std::vector<float> local_values, MeshCommunicators const& mesh, std::vector<Placement> placements) {
+  DTensor t(std::move(global_shape), mesh, std::move(placements));
+  if (std::ranges::none_of(t.placements_, is_partial)) throw InputError("from_partial: no placement is partial");
+  if (local_values.size() != t.values_.size())
+    throw InputError(fmt::format("from_partial: {} values given for local shape ({})", local_values.size(), fmt::join(t.local_, ", ")));
+  t.values_ = std::move(local_values);
+  return t;
+}
+
+DTensor DTensor::redistribute(std::vector<Placement> const& to) const {
+  check(global_, *mesh_, to);
+  DTensor t = *this;
+  for (RedistributeStep const& step : shardbench::redistribute(placements_, to)) t.run(step);
+  return t;
+}
+
+std::vector<float> DTensor::to_global() const { return redistribute(std::vector<Placement>(placements_.size(), Replicate{})).values_; }
+
+void DTensor::run(RedistributeStep const& step) {
+  switch (step.transition) {
+    case Transition::all_reduce: all_reduce(step); break;
+    case Transition::reduce_scatter: reduce_scatter(step); break;
+    case Transition::all_gather: all_gather(step); break;
+    case Transition::all_to_all: all_to_all(step); break;
+    case Transition::local_slice: local_slice(step); break;
+    default: throw Error(fmt::format("DTensor: no step from {} to {}", to_string(step.from), to_string(step.to)));
+  }
+  set_placement(step.axis, step.to);
+}
+
+void DTensor::set_placement(std::size_t axis, Placement const& placement) {
+  placements_[axis] = placement;
+  for (std::size_t d = 0; d < global_.size(); ++d)
+    local_[d] = local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).size;
+  VALIDATE(values_.size() == static_cast<std::size_t>(elements_of(local_)), fmt::format("DTensor: {} values for local shape ({})", values_.size(), fmt::join(local_, ", ")));
+}
+
+void DTensor::all_reduce(RedistributeStep const& step) {
+  InlineStream stream;
+  ReduceOp const op = std::get<Partial>(step.from).op == PartialOp::max ? ReduceOp::max : ReduceOp::sum;
+  mesh_->axis(step.axis).all_reduce(view_of(values_), op, stream);
+}
+
+void DTensor::local_slice(RedistributeStep const& step) {
+  Box const box = part_of(local_, dim_of(step.to), mesh_->mesh().axes()[step.axis].size, mesh_->coordinate()[step.axis]);
+  values_ = cut_box(values_, local_, box.begin, box.shape);
+}
+
+void DTensor::reduce_scatter(RedistributeStep const& step) {
+  if (std::get<Partial>(step.from).op == PartialOp::max) {
+    // Communicators scatter sums only.
+    all_reduce(step);
+    local_slice(step);
+    return;
+  }
+  // Parts are padded to the largest, which is the first.
+  std::int64_t const parts = mesh_->mesh().axes()[step.axis].size;
+  auto const padded = static_cast<std::size_t>(elements_of(part_of(local_, dim_of(step.to), parts, 0).shape));
+  std::vector<float> from(padded * static_cast<std::size_t>(parts), 0.0f), mine(padded);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    Box const box = part_of(local_, dim_of(step.to), parts, i);
+    std::ranges::copy(cut_box(values_, local_, box.begin, box.shape), from.begin() + i * static_cast<std::int64_t>(padded));
+  }
+  InlineStream stream;
+  mesh_->axis(step.axis).reduce_scatter(view_of(from), view_of(mine), stream);
+  mine.resize(static_cast<std::size_t>(elements_of(part_of(local_, dim_of(step.to), parts, mesh_->coordinate()[step.axis]).shape)));
+  values_ = std::move(mine);
+}
+
+void DTensor::all_gather(RedistributeStep const& step) {
+  std::int64_t const parts = mesh_->mesh().axes()[step.axis].size;
+  int const dim = dim_of(step.from);
+  std::vector<Placement> whole = placements_;
+  whole[step.axis] = Replicate{};
+  std::vector<std::int64_t> shape = local_;
+  shape[static_cast<std::size_t>(dim)] = local_range(global_[static_cast<std::size_t>(dim)], dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
+  auto const padded = static_cast<std::size_t>(elements_of(part_of(shape, dim, parts, 0).shape));
+  std::vector<float> mine = values_, all(padded * static_cast<std::size_t>(parts));
+  mine.resize(padded, 0.0f);
+  InlineStream stream;
+  mesh_->axis(step.axis).all_gather(view_of(mine), view_of(all), stream);
+  values_.assign(static_cast<std::size_t>(elements_of(shape)), 0.0f);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    Box const box = part_of(shape, dim, parts, i);
+    paste_box(values_, shape, box.begin, box.shape, all.data() + i * static_cast<std::int64_t>(padded));
+  }
+}
+
+void DTensor::all_to_all(RedistributeStep const& step) {
+  std::int64_t const parts = mesh_->mesh().axes()[step.axis].size, index = mesh_->coordinate()[step.axis];
+  int const from_dim = dim_of(step.from), to_dim = dim_of(step.to);
+  auto const from_at = static_cast<std::size_t>(from_dim);
+  std::vector<Placement> whole = placements_;
+  whole[step.axis] = Replicate{};
+  std::vector<std::int64_t> shape = local_;
+  shape[from_at] = local_range(global_[from_at], from_dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
+  // I hold part `index` along from_dim; rank i wants part i along to_dim of it. Blocks need no padding: their sizes are sent.
+  std::vector<float> send, received;
+  std::vector<std::size_t> send_counts, receive_counts;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    Box const box = part_of(local_, to_dim, parts, i);
+    auto const block = cut_box(values_, local_, box.begin, box.shape);
+    send.insert(send.end(), block.begin(), block.end());
+    send_counts.push_back(block.size());
+  }
+  Box const mine = part_of(shape, to_dim, parts, index);
+  std::size_t total = 0;
+  for (std::int64_t i = 0; i < parts; ++i) receive_counts.push_back(static_cast<std::size_t>(elements_of(part_of(mine.shape, from_dim, parts, i).shape))), total += receive_counts.back();
+  received.resize(total);
+  InlineStream stream;
+  mesh_->axis(step.axis).all_to_all(view_of(send), send_counts, view_of(received), receive_counts, stream);
+  values_.assign(static_cast<std::size_t>(elements_of(mine.shape)), 0.0f);
+  std::size_t offset = 0;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    Box const box = part_of(mine.shape, from_dim, parts, i);
+    paste_box(values_, mine.shape, box.begin, box.shape, received.data() + offset);
+    offset += receive_counts[static_cast<std::size_t>(i)];
+  }
+}
+
+}  // namespace shardbench
