@@ -1,0 +1,172 @@
+#include "harness/simulate/simulate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "harness/program/hazards.hpp"
+#include "harness/program/lower.hpp"
+#include "tests/harness/exec/small_models.hpp"
+
+namespace shardbench {
+namespace {
+
+/// Fixed times by kind of op.
+class Fixed final : public DurationModel {
+ public:
+  Fixed(double compute, double collective, double transfer) : compute_(compute), collective_(collective), transfer_(transfer) {}
+  double compute_ms(StepProgram const&, Op const&, bool) const final { return compute_; }
+  double collective_ms(StepProgram const&, Op const&) const final { return collective_; }
+  double transfer_ms(StepProgram const&, Op const&) const final { return transfer_; }
+
+ private:
+  double compute_, collective_, transfer_;
+};
+
+std::vector<StepProgram> programs_of(Experiment const& e) {
+  std::vector<StepProgram> programs;
+  for (auto const rank : representative_ranks(e)) programs.push_back(lower(e, rank));
+  return programs;
+}
+
+std::int64_t ops_of(StepProgram const& p, bool compute) {
+  Replay const replay(p);
+  std::int64_t n = 0;
+  for (Run const& run : replay.runs())
+    if (run.segment)
+      for (Op const& op : run.segment->ops) n += run.runs(op) && (op.stream == StreamId::compute) == compute ? 1 : 0;
+  return n;
+}
+
+TEST(Simulate, OneRankComputesOpAfterOp) {
+  Experiment const e = test::small_experiment(test::small_gpt(2), test::cut(1, 1, 1));
+  auto const programs = programs_of(e);
+  auto const r = simulate(programs, Fixed(2, 0, 0));
+  EXPECT_DOUBLE_EQ(r.step_ms, 2.0 * static_cast<double>(ops_of(programs[0], true)));
+  EXPECT_DOUBLE_EQ(r.stages[0].breakdown.compute_ms, r.step_ms);
+  EXPECT_EQ(r.stages[0].breakdown.idle_ms, 0);
+}
+
+TEST(Simulate, TensorParallelCollectivesAreMostlyExposed) {
+  // An all-reduce of a block feeds the next op; backwards only weight gradients can run beside it.
+  Experiment e = test::small_experiment(test::small_gpt(2), test::cut(1, 2, 1));
+  e.scope = Scope::layer;
+  auto const programs = programs_of(e);
+  auto const r = simulate(programs, Fixed(1, 5, 0));
+  auto const compute = static_cast<double>(ops_of(programs[0], true)), comm = static_cast<double>(ops_of(programs[0], false));
+  EXPECT_DOUBLE_EQ(r.stages[0].compute_ms, compute);
+  EXPECT_DOUBLE_EQ(r.stages[0].breakdown.comm_ms, 5 * comm);
+  EXPECT_LE(r.step_ms, compute + 5 * comm);
+  EXPECT_GT(r.stages[0].breakdown.exposed_comm_ms, 0.5 * 5 * comm);
+}
+
+TEST(Simulate, GradientBucketsHideBehindTheBackwardPass) {
+  Experiment e = test::small_experiment(test::small_gpt(8), test::cut(2, 1, 1));
+  e.bucket_mb = 0.1;
+  auto const programs = programs_of(e);
+  auto const r = simulate(programs, Fixed(1, 4, 0));
+  Breakdown const& b = r.stages[0].breakdown;
+  EXPECT_GT(b.comm_axis_ms[static_cast<int>(Lane::dp)], 4);
+  EXPECT_LT(b.exposed_comm_ms, b.comm_ms);
+  EXPECT_DOUBLE_EQ(b.step_ms, r.step_ms);
+}
+
+TEST(Simulate, PartsMakeTheStepOnEveryStage) {
+  for (auto const schedule : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
+    Experiment const e = test::small_experiment(test::small_llama(4), test::cut(1, 2, 2, schedule));
+    auto const r = simulate(programs_of(e), Fixed(1, 0.5, 0.25));
+    for (StageTimeline const& s : r.stages) {
+      Breakdown const& b = s.breakdown;
+      EXPECT_DOUBLE_EQ(b.step_ms, r.step_ms);
+      EXPECT_NEAR(b.step_ms, b.compute_ms + b.exposed_comm_ms + b.idle_ms, 1e-9);
+      EXPECT_LE(b.bubble_ms, b.idle_ms + 1e-9);
+      for (std::size_t i = 0; i < s.spans.size(); ++i) {
+        EXPECT_LE(s.spans[i].start_ms, s.spans[i].end_ms);
+        EXPECT_LE(s.spans[i].end_ms, r.step_ms + 1e-9);
+      }
+      std::vector<Span> compute;
+      std::copy_if(s.spans.begin(), s.spans.end(), std::back_inserter(compute), [](Span const& x) { return x.lane == Lane::compute; });
+      for (std::size_t i = 1; i < compute.size(); ++i) EXPECT_GE(compute[i].start_ms, compute[i - 1].end_ms);
+    }
+    auto const again = simulate(programs_of(e), Fixed(1, 0.5, 0.25));
+    EXPECT_EQ(again.step_ms, r.step_ms);
+    EXPECT_EQ(again.op_events, r.op_events);
+    auto const quiet = simulate(programs_of(e), Fixed(1, 0.5, 0.25), {.record_spans = false});
+    EXPECT_EQ(quiet.step_ms, r.step_ms);
+    EXPECT_TRUE(quiet.stages[0].spans.empty());
+  }
+}
+
+TEST(Simulate, TransfersDelayThePipeline) {
+  auto const s = make_schedule(ScheduleKind::one_f_one_b, 4, 1, 1);
+  // One microbatch goes down and back up: three hops each way.
+  EXPECT_NEAR(summarize_schedule(s, {1, 1, 1, 0.5}).step, 4 * 3 + 6 * 0.5, 1e-9);
+}
+
+TEST(Simulate, IndependentOpsMayChangePlaces) {
+  Experiment const e = test::small_experiment(test::small_gpt(2), test::cut(1, 2, 1));
+  auto programs = programs_of(e);
+  double const step = simulate(programs, Fixed(1, 0.5, 0)).step_ms;
+  for (Segment& segment : programs[0].segments) {
+    if (segment.kind != ActionKind::optimizer) continue;
+    std::reverse(segment.ops.begin(), segment.ops.end());  // buckets are updated independently
+  }
+  EXPECT_DOUBLE_EQ(simulate(programs, Fixed(1, 0.5, 0)).step_ms, step);
+}
+
+// --- hazards ---
+
+std::vector<std::pair<StreamId, std::int64_t>> waits(HazardTracker& t) {
+  std::vector<std::pair<StreamId, std::int64_t>> out;
+  t.finish([&](StreamId s, std::int64_t n) { out.emplace_back(s, n); });
+  return out;
+}
+using Waits = std::vector<std::pair<StreamId, std::int64_t>>;
+
+TEST(Hazards, ReadAfterWrite) {
+  HazardTracker t(2);
+  EXPECT_EQ(t.begin(StreamId::compute), 1);
+  t.write(0);
+  EXPECT_EQ(waits(t), Waits{});
+  t.begin(StreamId::tp);
+  t.read(0);
+  EXPECT_EQ(waits(t), (Waits{{StreamId::compute, 1}}));
+}
+
+TEST(Hazards, WriteAfterReadAndWriteAfterWrite) {
+  HazardTracker t(1);
+  t.begin(StreamId::tp), t.write(0), waits(t);
+  t.begin(StreamId::dp), t.read(0);
+  EXPECT_EQ(waits(t), (Waits{{StreamId::tp, 1}}));
+  t.begin(StreamId::compute), t.write(0);
+  EXPECT_EQ(waits(t), (Waits{{StreamId::tp, 1}, {StreamId::dp, 1}}));
+}
+
+TEST(Hazards, TheSameStreamNeverWaitsForItself) {
+  HazardTracker t(1);
+  t.begin(StreamId::tp), t.write(0), waits(t);
+  t.begin(StreamId::tp), t.read(0);
+  EXPECT_EQ(waits(t), Waits{});
+  t.begin(StreamId::tp), t.write(0);
+  EXPECT_EQ(waits(t), Waits{});
+}
+
+TEST(Hazards, WhatWasWaitedForIsNotWaitedForAgain) {
+  HazardTracker t(2);
+  t.begin(StreamId::compute), t.write(0), waits(t);
+  t.begin(StreamId::compute), t.write(1), waits(t);
+  t.begin(StreamId::tp), t.read(1);
+  EXPECT_EQ(waits(t), (Waits{{StreamId::compute, 2}}));
+  t.begin(StreamId::tp), t.read(0);
+  EXPECT_EQ(waits(t), Waits{}) << "operation 1 ended before operation 2";
+}
+
+TEST(Hazards, TakenOverMemoryWaitsForAllCompute) {
+  HazardTracker t(1);
+  for (int i = 0; i < 3; ++i) t.begin(StreamId::compute), waits(t);
+  t.begin(StreamId::tp), t.after_all(StreamId::compute);
+  EXPECT_EQ(waits(t), (Waits{{StreamId::compute, 3}}));
+}
+
+}  // namespace
+}  // namespace shardbench
