@@ -17,10 +17,10 @@ static void __sanitizer_start_switch_fiber(void**, void const*, std::size_t) {}
 static void __sanitizer_finish_switch_fiber(void*, void const**, std::size_t*) {}
 #endif
 
-thread_local constinit uint3 threadIdx{};
-thread_local constinit uint3 blockIdx{};
-thread_local constinit dim3 blockDim{};
-thread_local constinit dim3 gridDim{};
+constinit EMULATION_TLS uint3 threadIdx{};
+constinit EMULATION_TLS uint3 blockIdx{};
+constinit EMULATION_TLS dim3 blockDim{};
+constinit EMULATION_TLS dim3 gridDim{};
 
 namespace emulation {
 namespace {
@@ -36,7 +36,8 @@ struct Fiber {
   bool started = false;
   FiberState state = FiberState::done;
   uint3 index;
-  std::uint64_t exchanged = 0;
+  std::uint64_t exchanged[2] = {};  ///< of this shuffle and of the one before, which slower lanes may still read
+  unsigned shuffles = 0;
 };
 
 /// The fibers of one OS thread, kept from kernel to kernel: a finished one takes the next thread's body.
@@ -52,7 +53,9 @@ struct Scheduler {
   int any_predicate = 0;
 };
 
-thread_local Scheduler scheduler;
+thread_local Scheduler own_scheduler;
+/// This thread's, set by run_grid(): a few bytes of TLS at a fixed place, since it is read at every switch.
+[[gnu::tls_model("initial-exec")]] thread_local constinit Scheduler* scheduler = nullptr;
 
 [[noreturn]] void fail(char const* what) {
   std::fprintf(stderr, "emulated GPU: %s in block (%u, %u, %u)\n", what, blockIdx.x, blockIdx.y, blockIdx.z);
@@ -61,7 +64,7 @@ thread_local Scheduler scheduler;
 
 // Not inlined, so that thread-local addresses are not kept across a switch.
 [[gnu::noinline]] void leave(FiberState state) {
-  Scheduler& s = scheduler;
+  Scheduler& s = *scheduler;
   Fiber& fiber = *s.fibers[s.current];
   fiber.state = state;
   void* fake_stack = nullptr;
@@ -71,15 +74,15 @@ thread_local Scheduler scheduler;
 }
 
 void fiber_main() {
-  __sanitizer_finish_switch_fiber(nullptr, &scheduler.stack_bottom, &scheduler.stack_size);
+  __sanitizer_finish_switch_fiber(nullptr, &scheduler->stack_bottom, &scheduler->stack_size);
   for (;;) {
-    (*scheduler.body)();
+    (*scheduler->body)();
     leave(FiberState::done);
   }
 }
 
 [[gnu::noinline]] void resume(unsigned which) {
-  Scheduler& s = scheduler;
+  Scheduler& s = *scheduler;
   Fiber& fiber = *s.fibers[which];
   s.current = which;
   threadIdx = fiber.index;
@@ -95,12 +98,12 @@ void fiber_main() {
     makecontext(&start, fiber_main, 0);
     setcontext(&start);
   }
-  __sanitizer_finish_switch_fiber(scheduler.fake_stack, nullptr, nullptr);
+  __sanitizer_finish_switch_fiber(scheduler->fake_stack, nullptr, nullptr);
 }
 
 /// Runs one warp until all its lanes are done or at the block's barrier.
 void run_warp(unsigned first) {
-  Scheduler& s = scheduler;
+  Scheduler& s = *scheduler;
   unsigned const last = first + warp_size;
   for (;;) {
     unsigned at_warp = 0, alive = 0;
@@ -116,7 +119,7 @@ void run_warp(unsigned first) {
 }
 
 void run_block(unsigned order_seed) {
-  Scheduler& s = scheduler;
+  Scheduler& s = *scheduler;
   for (unsigned t = 0; t < s.count; ++t) s.fibers[t]->state = FiberState::ready;
   unsigned const warps = s.count / warp_size;
   for (;;) {
@@ -132,12 +135,13 @@ void run_block(unsigned order_seed) {
 }  // namespace
 
 void run_grid(dim3 grid, dim3 block, std::function<void()> const& thread, unsigned order_seed) {
-  Scheduler& s = scheduler;
+  scheduler = &own_scheduler;
+  Scheduler& s = *scheduler;
   s.count = block.x * block.y * block.z;
   s.body = &thread;
   while (s.fibers.size() < s.count) s.fibers.push_back(std::make_unique<Fiber>());
   for (unsigned t = 0; t < s.count; ++t)
-    s.fibers[t]->index = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};
+    s.fibers[t]->index = {t % block.x, t / block.x % block.y, t / (block.x * block.y)}, s.fibers[t]->shuffles = 0;
   gridDim = grid;
   blockDim = block;
   for (unsigned z = 0; z < grid.z; ++z)
@@ -149,21 +153,21 @@ void run_grid(dim3 grid, dim3 block, std::function<void()> const& thread, unsign
 }
 
 std::uint64_t shuffle_xor(std::uint64_t bits, unsigned lane_mask) {
-  unsigned const me = scheduler.current;
-  scheduler.fibers[me]->exchanged = bits;
+  unsigned const me = scheduler->current;
+  Fiber& fiber = *scheduler->fibers[me];
+  unsigned const slot = fiber.shuffles++ % 2;
+  fiber.exchanged[slot] = bits;
   leave(FiberState::at_warp_barrier);
-  std::uint64_t const other = scheduler.fibers[me ^ lane_mask]->exchanged;
-  leave(FiberState::at_warp_barrier);
-  return other;
+  return scheduler->fibers[me ^ lane_mask]->exchanged[slot];
 }
 
 int any_in_block(int predicate) {
   __syncthreads();  // all have read the last round's answer
-  scheduler.any_predicate = 0;
+  scheduler->any_predicate = 0;
   __syncthreads();
-  if (predicate) scheduler.any_predicate = 1;
+  if (predicate) scheduler->any_predicate = 1;
   __syncthreads();
-  return scheduler.any_predicate;
+  return scheduler->any_predicate;
 }
 
 }  // namespace emulation

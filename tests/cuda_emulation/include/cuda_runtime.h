@@ -23,10 +23,12 @@ struct dim3 {
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-extern thread_local constinit uint3 threadIdx;
-extern thread_local constinit uint3 blockIdx;
-extern thread_local constinit dim3 blockDim;
-extern thread_local constinit dim3 gridDim;
+// Few bytes, read everywhere: at a fixed place of each thread, also where the library is opened late.
+#define EMULATION_TLS __attribute__((tls_model("initial-exec"))) thread_local
+extern constinit EMULATION_TLS uint3 threadIdx;
+extern constinit EMULATION_TLS uint3 blockIdx;
+extern constinit EMULATION_TLS dim3 blockDim;
+extern constinit EMULATION_TLS dim3 gridDim;
 
 namespace emulation {
 /// Exchanges up to 8 bytes with another lane of the warp.

@@ -1,0 +1,134 @@
+// What the host's executor is held to, on the emulated GPU: CUDA streams, events, NCCL and the CUDA kernels.
+#include <algorithm>
+
+#include "tests/harness/exec_cuda/emulated_job.hpp"
+
+namespace shardbench::test {
+namespace {
+
+class EmulatedParity : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { job_ = std::make_unique<EmulatedJob>(); }
+  static void TearDownTestSuite() { job_.reset(); }
+  void TearDown() override { emulation::set_delay_seed(0); }
+
+  static std::int64_t ranks() { return world().size(); }
+  static void expect(ModelConfig const& model, ParallelConfig const& p, int steps = 1) {
+    expect_parity(*job_, emulated_experiment(model, p), steps);
+  }
+
+  static std::unique_ptr<EmulatedJob> job_;
+};
+
+std::unique_ptr<EmulatedJob> EmulatedParity::job_;
+
+ModelConfig gpt_for(ParallelConfig const& p) { return small_gpt(std::max<std::int64_t>(p.pp, 2)); }
+/// Where a schedule or a ZeRO stage does not take a head that shares the embedding's weights.
+ModelConfig untied(ModelConfig model) {
+  model.tied_embeddings = false;
+  return model;
+}
+ModelConfig llama_for(ParallelConfig const& p) { return small_llama(std::max<std::int64_t>(p.pp, 2)); }
+
+TEST_F(EmulatedParity, EveryProductOfDataTensorAndPipelineParallelism) {
+  for (ParallelConfig const& p : all_products(ranks())) {
+    expect(gpt_for(p), p, 2);
+    if (ranks() == 2 || p.tp == 2) expect(llama_for(p), p);
+  }
+}
+
+TEST_F(EmulatedParity, FewerKeyValueHeadsThanTensorRanks) {
+  expect(small_llama(2, 8, 1), cut(1, ranks(), 1));
+  expect(small_llama(2, 8, 2), cut(1, ranks(), 1));
+}
+
+TEST_F(EmulatedParity, GPipe) { expect(small_llama(ranks()), cut(1, 1, ranks(), ScheduleKind::gpipe)); }
+
+TEST_F(EmulatedParity, Interleaved) {
+  ParallelConfig p = cut(ranks() / 2, 1, 2, ScheduleKind::interleaved);
+  p.vpp = 2;
+  expect(small_gpt(4), p);
+  if (ranks() < 4) return;
+  p = cut(1, 1, ranks(), ScheduleKind::interleaved);
+  p.vpp = 2;
+  expect(small_llama(2 * ranks()), p);
+}
+
+TEST_F(EmulatedParity, SplitBackwardAndBothWays) {
+  for (ScheduleKind const schedule : {ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
+    expect(small_llama(4), cut(1, ranks() / 2, 2, schedule));
+    if (ranks() > 2) expect(untied(small_gpt(2 * ranks())), cut(1, 1, ranks(), schedule));
+  }
+}
+
+TEST_F(EmulatedParity, SequenceParallel) {
+  for (ParallelConfig p : all_products(ranks())) {
+    p.sequence_parallel = p.tp > 1;
+    if (!p.sequence_parallel) continue;
+    expect(gpt_for(p), p);
+    expect(llama_for(p), p);
+  }
+}
+
+TEST_F(EmulatedParity, Recompute) {
+  for (Recompute const recompute : {Recompute::full, Recompute::selective}) {
+    ParallelConfig p = cut(1, 2, ranks() / 2);
+    p.recompute = recompute;
+    expect(gpt_for(p), p);
+    p.sequence_parallel = true;
+    expect(llama_for(p), p);
+  }
+}
+
+TEST_F(EmulatedParity, ShardedStates) {
+  for (int const stage : {1, 2, 3}) {
+    ParallelConfig p = cut(ranks(), 1, 1);
+    p.zero_stage = stage;
+    expect(small_llama(2), p);
+    expect(stage < 3 ? small_gpt(2) : untied(small_gpt(2)), p, 2);
+    if (ranks() < 4) continue;
+    for (ParallelConfig product : {cut(2, 2, 1), cut(2, 1, 2)}) {
+      if (stage == 3 && product.pp > 1) continue;  // not offered
+      product.zero_stage = stage;
+      expect(stage < 3 ? small_gpt(2) : small_llama(2), product);
+    }
+  }
+}
+
+TEST_F(EmulatedParity, Bfloat16) {
+  for (ParallelConfig const& p : all_products(ranks())) {
+    Experiment e = emulated_experiment(p.tp % 4 == 0 || p.dp % 2 == 0 ? llama_for(p) : gpt_for(p), p);
+    e.precision = Dtype::bf16;
+    expect_parity(*job_, e, 1);
+  }
+}
+
+TEST_F(EmulatedParity, BlocksOnly) {
+  for (ParallelConfig const& p : all_products(ranks())) {
+    Experiment e = emulated_experiment(llama_for(p), p);
+    e.scope = Scope::layer;
+    expect_parity(*job_, e, 1);
+  }
+}
+
+TEST_F(EmulatedParity, SeveralSamplesInAMicrobatch) {
+  for (ParallelConfig const& p : all_products(ranks())) {
+    Experiment e = emulated_experiment(llama_for(p), p, 8);
+    e.micro_batch = 2;
+    expect_parity(*job_, e, 1);
+  }
+}
+
+TEST_F(EmulatedParity, StreamsThatComeLate) {
+  for (unsigned const seed : {1u, 7u}) {
+    emulation::set_delay_seed(seed + static_cast<unsigned>(world().rank()));
+    for (ParallelConfig p : {cut(ranks(), 1, 1), cut(1, ranks(), 1), cut(1, ranks() / 2, 2)}) expect(gpt_for(p), p);
+    ParallelConfig p = cut(ranks(), 1, 1);
+    p.zero_stage = 3;
+    expect(small_llama(2), p);
+    expect(small_llama(4), cut(1, ranks() / 2, 2, ScheduleKind::dualpipe));
+  }
+}
+
+}  // namespace
+}  // namespace shardbench::test
