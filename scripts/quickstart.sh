@@ -33,7 +33,7 @@ build/bin/shardbench sweep "${model[@]}" --global-batch 4 --device cpu --dp 1,2 
 
 step "4/5 checking: every cut over 4 ranks against the unsharded step"
 build/bin/shardbench sweep "${model[@]}" --global-batch 8 --device cpu --dp 1,2,4 --tp 1,2,4 --pp 1,2,4 --ranks 4 \
-  --check --out "$out/check.csv"
+  --check --warmup 1 --max-seconds 3 --out "$out/check.csv"
 
 step "5/5 results"
 for file in timing check; do .venv/bin/python scripts/plot.py "$out/$file.csv" --out "$out"; done

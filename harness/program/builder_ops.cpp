@@ -285,7 +285,15 @@ void GraphBuilder::rotate(TensorRef qkv, std::int64_t stride, bool inverse) {
   emit(make_op(OpKind::rope, shape, "attention.rope", {qkv, {program_.positions, 0, 0}}, {qkv}));
 }
 
+Value GraphBuilder::whole(Value x) {
+  Layout layout = state(x).layout;
+  if (!is_partial(layout[tp_axis])) return x;
+  layout[tp_axis] = Replicate{};
+  return redistribute(x, layout, state(x).name + ".reduce");
+}
+
 Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
+  qkv = whole(qkv);
   AttentionOpShape const shape = attention_shape(layer);
   std::int64_t const q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   std::int64_t const stride = state(qkv).cols, rows = state(qkv).rows;
@@ -330,6 +338,7 @@ Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
 }
 
 Value GraphBuilder::activation(Value up, std::int64_t columns) {
+  up = whole(up);
   std::int64_t const rows = state(up).rows, cols = model_.gated_mlp ? state(up).cols / 2 : state(up).cols;
   Value const y = new_value("mlp.activation", rows, cols, columns, state(up).layout);
   ActivationShape const shape{model_.activation, model_.gated_mlp, rows, cols};
@@ -359,6 +368,7 @@ Value GraphBuilder::add(Value a, Value b) {
 }
 
 void GraphBuilder::loss(Value logits, std::int64_t first_column) {
+  logits = whole(logits);
   std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
   float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * program_.seq));
   CrossEntropyOpShape const shape{tokens, columns, first_column, program_.vocab, scale};

@@ -120,6 +120,8 @@ class GraphBuilder {
   std::int32_t group_id(std::string const& name) const;
 
   Value redistribute(Value x, Layout const& to, std::string const& name);
+  /// x, summed over tp where it is a partial sum: what a non-linear operation needs.
+  Value whole(Value x);
   TensorRef move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to,
                  std::string const& name);
   TensorRef move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step,
