@@ -17,10 +17,10 @@ constexpr int announcement = 64;
 
 }  // namespace
 
-CommCall prepare_call(Op const& op, Operands const& data) {
+PreparedCall prepare_call(Op const& op, Operands const& data) {
   auto const& s = std::get<CollectiveShape>(op.shape);
   auto const count = static_cast<std::size_t>(s.count);
-  CommCall call;
+  PreparedCall call;
   call.kind = op.kind;
   call.reduce = s.reduce == PartialOp::max ? ReduceOp::max : ReduceOp::sum;
   call.peer = op.peer, call.tag = op.tag;
@@ -29,13 +29,13 @@ CommCall prepare_call(Op const& op, Operands const& data) {
   return call;
 }
 
-void CommCall::verify() const {
+void PreparedCall::verify() const {
   bool const message = kind == OpKind::send || kind == OpKind::receive;
   if (!verifier || message) return;
   verify_same_call(*verifier, {to_string(kind), from.bytes(), group_name, order});
 }
 
-void CommCall::call() const {
+void PreparedCall::call() const {
   auto const size = static_cast<std::size_t>(communicator->size());
   auto const share = [&](BufferView whole) { return BufferView{whole.data, whole.count / size, whole.dtype}; };
   switch (kind) {
@@ -64,7 +64,7 @@ void CommCall::call() const {
   }
 }
 
-void CommCall::run() const {
+void PreparedCall::run() const {
   verify();
   if (!timeline) {
     call();

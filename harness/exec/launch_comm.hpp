@@ -8,7 +8,7 @@
 namespace shardbench {
 
 /// One communication, ready to run on its queue.
-struct CommCall {
+struct PreparedCall {
   OpKind kind = OpKind::all_reduce;
   BufferView from, to;
   ReduceOp reduce = ReduceOp::sum;
@@ -32,7 +32,7 @@ struct CommCall {
 };
 
 /// Operands of a communication op; communicator, queue and timeline are the caller's to fill in.
-CommCall prepare_call(Op const& op, Operands const& operands);
+PreparedCall prepare_call(Op const& op, Operands const& operands);
 
 /// FLOPs of an op for its range's payload.
 double op_cost_flops(StepProgram const& program, Op const& op, bool adds);

@@ -92,7 +92,7 @@ void Runner::split_edges(Communicator& world) {
     }
 }
 
-Communicator* Runner::channel_of(Op const& op, CommCall& call) {
+Communicator* Runner::channel_of(Op const& op, PreparedCall& call) {
   bool const message = op.kind == OpKind::send || op.kind == OpKind::receive;
   if (!message || edges_.empty()) return groups_[static_cast<std::size_t>(op.group)].get();
   std::int64_t const position = program_.coordinate[static_cast<std::size_t>(Axis::pp)],
@@ -176,7 +176,7 @@ void Runner::communicate(Op const& op, Run const& run) {
   StreamQueue& q = queue(op.stream);
   Group const& group = program_.groups[static_cast<std::size_t>(op.group)];
   auto const index = static_cast<std::size_t>(op.group);
-  CommCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch));
+  PreparedCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch));
   call.communicator = channel_of(op, call);
   VALIDATE(call.communicator, fmt::format("{} on group {} of one rank", to_string(op.kind), group.name));
   call.stream = q.stream.get();

@@ -72,7 +72,7 @@ class Runner {
  private:
   void split_groups(Communicator& world);
   void split_edges(Communicator& world);
-  Communicator* channel_of(Op const& op, CommCall& call);
+  Communicator* channel_of(Op const& op, PreparedCall& call);
   void play(Run const& run, std::int64_t step);
   void issue(Op const& op, Run const& run, std::int64_t step);
   void order(Op const& op, Run const& run);

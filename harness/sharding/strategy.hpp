@@ -44,6 +44,7 @@ struct StrategyInfo {
   std::string_view flag;
   std::string_view what;
   std::string_view source;
+  std::string_view state;  ///< "runs" (with parity), "counted" (described and simulated only) or "not yet"
 };
 std::vector<StrategyInfo> const& strategy_catalog();
 
