@@ -133,7 +133,11 @@ double model_flops(StepProgram const& p, Op const& op, bool full_attention) {
     auto const shape = attention_cost_shape(p, s, full_attention ? all : s.visible_pairs);
     return forward ? attention_forward_cost(shape).flops : attention_backward_model_flops(shape);
   }
-  if (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm) return op_cost(p, op, false).flops;
+  if (op.kind == OpKind::gemm) {
+    auto const& s = std::get<GemmShape>(op.shape);
+    return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);  // a bias is no model FLOP
+  }
+  if (op.kind == OpKind::grouped_gemm) return op_cost(p, op, false).flops;
   return 0;
 }
 

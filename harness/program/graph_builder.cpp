@@ -159,8 +159,12 @@ Value GraphBuilder::redistribute(Value x, Layout const& to, std::string const& n
 
 TensorRef GraphBuilder::move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to,
                              std::string const& name) {
-  auto const steps = shardbench::redistribute({from.begin(), from.end()}, {to.begin(), to.end()});
-  for (auto const& step : steps) x = move_step(x, rows, cols, step, name);
+  // The slowest axis cuts first: the context axis cuts the sequence, the tensor axis cuts what that leaves.
+  auto steps = shardbench::redistribute({from.rbegin(), from.rend()}, {to.rbegin(), to.rend()});
+  for (auto& step : steps) {
+    step.axis = axis_count - 1 - step.axis;
+    x = move_step(x, rows, cols, step, name);
+  }
   return x;
 }
 

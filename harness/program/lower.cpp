@@ -27,6 +27,15 @@ void refuse_what_has_no_lowering(Experiment const& e) {
     throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering yet (allowed: 1)", c.tp_sync_fraction));
   if (c.tp_overlap != "none")
     throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering yet (allowed: none)", c.tp_overlap));
+  if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
+    throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
+  if (e.gradient_dtype != Dtype::f32)
+    throw IllegalConfig(
+        fmt::format("gradient-dtype: {} has no lowering yet (allowed: fp32)", to_string(e.gradient_dtype)));
+  if (e.capacity > 0)
+    throw IllegalConfig(fmt::format("capacity: {} has no lowering yet (allowed: 0, dropless)", e.capacity));
+  if (e.router_skew > 0)
+    throw IllegalConfig(fmt::format("router-skew: {} has no lowering yet (allowed: 0)", e.router_skew));
   if (c.etp > 1) throw IllegalConfig(fmt::format("etp: {} has no lowering yet (allowed: 1)", c.etp));
   if (c.cp > 1 && c.cp_method != CpMethod::ring)
     throw IllegalConfig(fmt::format("cp-method: {} has no lowering yet (allowed: ring)", to_string(c.cp_method)));
@@ -222,6 +231,8 @@ class Lowering {
     auto forward = builder_->take_forward(), backward = builder_->take_backward();
     if (e_.parallel.recompute != Recompute::none)
       add_recompute(p_, e_.parallel, p_.chunks[static_cast<std::size_t>(index)], forward, backward);
+    TensorId const output = p_.chunks[static_cast<std::size_t>(index)].output;
+    if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
     add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
     p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
     if (p_.schedule.splits_backward()) {
