@@ -223,6 +223,23 @@ class Lowering {
     }
   }
 
+  /// What only weight gradients read is communicated with them: nothing of the input part would wait for it.
+  void defer_unread_communication(std::vector<Op>& backward) const {
+    auto const meets = [&](std::vector<TensorRef> const& a, std::vector<TensorRef> const& b) {
+      return std::ranges::any_of(a, [&](TensorRef const& x) {
+        return std::ranges::any_of(b, [&](TensorRef const& y) { return x.valid() && y.valid() && p_.storage_of(x.id) == p_.storage_of(y.id); });
+      });
+    };
+    for (auto i = backward.size(); i-- > 0;) {
+      Op& op = backward[i];
+      if (!is_communication(op.kind) || op.part != BackwardPart::input) continue;
+      bool const waited = std::any_of(backward.begin() + static_cast<std::ptrdiff_t>(i) + 1, backward.end(), [&](Op const& later) {
+        return later.part == BackwardPart::input && (meets(op.outputs, later.inputs) || meets(op.outputs, later.outputs) || meets(op.outputs, later.after));
+      });
+      if (!waited) op.part = BackwardPart::weight;
+    }
+  }
+
   void build_chunk_segments(std::int32_t index) {
     builder_->begin_chunk(index);
     auto const first_parameter = static_cast<std::int32_t>(p_.parameters.size());
@@ -236,6 +253,7 @@ class Lowering {
     add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
     p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
     if (p_.schedule.splits_backward()) {
+      defer_unread_communication(backward);
       Segment input{ActionKind::backward_input, index, {}}, weight{ActionKind::backward_weight, index, {}};
       for (Op const& op : backward) (op.part == BackwardPart::input ? input : weight).ops.push_back(op);
       p_.segments.push_back(std::move(input));

@@ -101,7 +101,10 @@ TEST(Parity, OtherSchedules) {
   for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
     ParallelConfig p = cut(1, world().size() / 2, 2, schedule);
     if (schedule == ScheduleKind::interleaved) p.vpp = 2;
-    expect_parity(small_experiment(small_llama(4), p));
+    for (bool const sequence_parallel : {false, true}) {
+      p.sequence_parallel = sequence_parallel;
+      if (p.tp > 1 || !sequence_parallel) expect_parity(small_experiment(small_llama(4), p));
+    }
   }
 }
 

@@ -1,0 +1,172 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/harness/program/programs.hpp"
+
+namespace shardbench::test {
+namespace {
+
+/// Bytes of the arena during which ops of the replayed step: [begin, end) and the first and last op that touch them.
+struct Held {
+  std::int64_t begin, end, first, last;
+  std::string name;
+  bool lasts;
+};
+
+/// Every instance of every tensor with the span of ops, over the whole step, from its first to its last touch. A
+/// temporary written anew in each run gives a span for each run.
+std::vector<Held> held_ranges(StepProgram const& p, Replay const& replay, MemoryPlan const& plan) {
+  std::map<std::tuple<std::int64_t, TensorId, std::int64_t>, Held> spans;  // run of a temporary, or -1
+  std::int64_t at = 0;
+  for (std::size_t r = 0; r < replay.runs().size(); ++r) {
+    Run const& run = replay.runs()[r];
+    auto const touch = [&](Op const& op) {
+      for (auto const* refs : {&op.inputs, &op.outputs})
+        for (TensorRef const& ref : *refs) {
+          if (!ref.valid()) continue;
+          TensorId const root = p.storage_of(ref.id);
+          auto const& place = plan.places[static_cast<std::size_t>(root)];
+          std::int64_t const instance = place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(run.microbatch)];
+          std::int64_t const begin = place.offset + instance * place.stride;
+          std::int64_t const life = place.residence == Residence::temporary ? static_cast<std::int64_t>(r) : place.residence == Residence::slot ? -2 - run.microbatch : -1;
+          auto const [it, fresh] = spans.try_emplace({life, root, instance}, Held{begin, begin + p.tensors[static_cast<std::size_t>(root)].bytes(), at, at, p.tensors[static_cast<std::size_t>(root)].name, place.residence == Residence::persistent});
+          it->second.last = at;
+        }
+      ++at;
+    };
+    if (run.transfer) touch(*run.transfer);
+    if (run.segment)
+      for (Op const& op : run.segment->ops)
+        if (run.runs(op)) touch(op);
+  }
+  std::vector<Held> all;
+  for (auto& [key, h] : spans) all.push_back(h);
+  return all;
+}
+
+void expect_no_overlap(Experiment const& e, std::int64_t rank) {
+  SCOPED_TRACE(command_flags(e));
+  StepProgram const p = lower(e, rank);
+  Replay const replay(p);
+  MemoryPlan const plan = plan_memory(p, replay);
+  auto held = held_ranges(p, replay, plan);
+  std::ranges::sort(held, {}, &Held::begin);
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    EXPECT_LE(held[i].end, plan.arena_bytes);
+    for (std::size_t j = i + 1; j < held.size() && held[j].begin < held[i].end; ++j) {
+      bool const together = held[i].lasts || held[j].lasts || (held[i].first <= held[j].last && held[j].first <= held[i].last);
+      ASSERT_FALSE(together && held[i].name != held[j].name) << held[i].name << " and " << held[j].name;
+    }
+  }
+}
+
+TEST(MemoryPlan, TensorsAliveTogetherNeverOverlap) {
+  for (ScheduleKind const schedule : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1})
+    for (Recompute const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      ParallelConfig c = cut(1, 2, 2, schedule);
+      c.recompute = recompute;
+      c.sequence_parallel = recompute != Recompute::full;
+      Experiment const e = small_experiment(small_llama(4), c);
+      for (auto const rank : representative_ranks(e)) expect_no_overlap(e, rank);
+    }
+  expect_no_overlap(small_experiment(small_gpt(2), cut(2, 1, 1)), 1);
+  ParallelConfig interleaved = cut(1, 1, 2, ScheduleKind::interleaved);
+  interleaved.vpp = 2;
+  expect_no_overlap(small_experiment(small_gpt(4), interleaved), 1);
+}
+
+MemoryPlan plan_of(Experiment const& e, std::int64_t rank = 0) {
+  StepProgram const p = lower(e, rank);
+  return plan_memory(p, Replay(p));
+}
+
+TEST(MemoryPlan, RolesOfTheStates) {
+  Experiment e = small_experiment(small_llama(2), cut(1, 1, 1));
+  e.precision = Dtype::bf16;
+  StepProgram const p = lower(e, 0);
+  MemoryPlan const plan = plan_memory(p, Replay(p));
+  std::int64_t elements = 0;
+  for (Bucket const& b : p.buckets) elements += b.elements;
+  EXPECT_EQ(plan.parameter_bytes, 2 * elements);
+  EXPECT_EQ(plan.gradient_bytes, 4 * elements);
+  EXPECT_EQ(plan.optimizer_bytes, 12 * elements) << "18 bytes a parameter with fp32 gradients";
+  EXPECT_GE(plan.arena_bytes, plan.parameter_bytes + plan.gradient_bytes + plan.optimizer_bytes + plan.buffer_bytes);
+}
+
+TEST(MemoryPlan, AShardedOptimizerKeepsItsShare) {
+  ParallelConfig c = cut(4, 1, 1);
+  std::int64_t const whole = plan_of(small_experiment(small_llama(2), c)).optimizer_bytes;
+  c.zero_stage = 1;
+  std::int64_t const shard = plan_of(small_experiment(small_llama(2), c)).optimizer_bytes;
+  EXPECT_GE(shard, whole / 4);
+  EXPECT_LT(shard, whole / 4 + 4096);
+}
+
+TEST(MemoryPlan, MicrobatchesInFlightFollowTheSchedule) {
+  Experiment const one = small_experiment(small_llama(4), cut(1, 1, 4)), gpipe = small_experiment(small_llama(4), cut(1, 1, 4, ScheduleKind::gpipe));
+  for (std::int64_t stage = 0; stage < 4; ++stage) {
+    MemoryPlan const a = plan_of(one, stage), b = plan_of(gpipe, stage);
+    EXPECT_EQ(a.microbatches_in_flight[0], 4 - stage);
+    EXPECT_EQ(b.microbatches_in_flight[0], 8);
+    EXPECT_LT(a.activation_peak_bytes, b.activation_peak_bytes);
+    if (stage == 2) {
+      EXPECT_LT(a.activation_peak_bytes, plan_of(one, 1).activation_peak_bytes);
+    }
+  }
+}
+
+TEST(MemoryPlan, RecomputationLowersThePeak) {
+  ParallelConfig c = cut(1, 1, 2, ScheduleKind::gpipe);
+  std::int64_t const none = plan_of(small_experiment(small_gpt(8), c)).activation_peak_bytes;
+  c.recompute = Recompute::selective;
+  std::int64_t const selective = plan_of(small_experiment(small_gpt(8), c)).activation_peak_bytes;
+  c.recompute = Recompute::full;
+  std::int64_t const full = plan_of(small_experiment(small_gpt(8), c)).activation_peak_bytes;
+  EXPECT_LT(selective, none);
+  EXPECT_LT(full, selective);
+}
+
+/// Bytes a layer keeps for its backward pass: what one more layer adds to a long forward pass.
+double kept_per_layer(ParallelConfig const& c) {
+  auto const bytes = [&](std::int64_t layers) {
+    Experiment e = small_experiment(small_gpt(layers), c);
+    e.model.ffn_hidden = 4 * e.model.hidden;
+    e.scope = Scope::layer;
+    e.precision = Dtype::bf16;
+    return static_cast<double>(plan_of(e).activation_peak_bytes);
+  };
+  return bytes(8) - bytes(7);
+}
+
+TEST(MemoryPlan, ALayerKeepsWhatTheClosedFormSays) {
+  // Korthikanti et al. count s b h (34 + 5 a s/h). Ours has no dropout (its two masks of 1 byte and, on the attention
+  // scores, everything: 5 a s/h), keeps no input of a dropout, and adds fp32 statistics. In units of s b h bytes, bf16:
+  // both norms' inputs (residual sums) 4, both norms' outputs 4, packed qkv 6, attention output 2, MLP up 8, its
+  // activation 8: 32; the masks of 1 + 1 make the published 34.
+  double const unit = 16 * 64;
+  double const statistics = 2 * 16 * 2 * 4;            // mean and 1/std of both norms
+  double const lse = 8 * 16 * 4;                       // log-sum-exp of 8 heads
+  EXPECT_EQ(kept_per_layer(cut(1, 1, 1)), 32 * unit + statistics + lse);
+  EXPECT_EQ(gpt_layer_activation_bytes(16, 1, 64, 8, 1, false) - 5 * 8 * 16 * 16, 34 * unit);
+  // Cut by tensor parallelism: qkv, attention, and the MLP's wide tensors are 24 of the 32.
+  for (std::int64_t const tp : {2, 4, 8}) {
+    double const t = static_cast<double>(tp);
+    EXPECT_EQ(kept_per_layer(cut(1, tp, 1)), (8 + 24 / t) * unit + statistics + lse / t);
+    ParallelConfig c = cut(1, tp, 1);
+    c.sequence_parallel = true;
+    EXPECT_EQ(kept_per_layer(c), 32 / t * unit + statistics / t + lse / t);
+  }
+}
+
+TEST(MemoryPlan, LargestTensorsComeFirst) {
+  StepProgram const p = lower(small_experiment(small_gpt(2), cut(1, 1, 1)), 0);
+  MemoryPlan const plan = plan_memory(p, Replay(p));
+  auto const largest = largest_tensors(p, plan, 5);
+  ASSERT_EQ(largest.size(), 5u);
+  for (std::size_t i = 1; i < largest.size(); ++i) EXPECT_GE(largest[i - 1].second, largest[i].second);
+}
+
+}  // namespace
+}  // namespace shardbench::test
