@@ -134,11 +134,12 @@ TEST(Hazards, ReadAfterWrite) {
 }
 
 TEST(Hazards, WriteAfterReadAndWriteAfterWrite) {
-  HazardTracker t(1);
-  t.begin(StreamId::tp), t.write(0), waits(t);
-  t.begin(StreamId::dp), t.read(0);
-  EXPECT_EQ(waits(t), (Waits{{StreamId::tp, 1}}));
-  t.begin(StreamId::compute), t.write(0);
+  HazardTracker t(2);
+  t.begin(StreamId::tp), t.write(0);
+  EXPECT_EQ(waits(t), Waits{});
+  t.begin(StreamId::dp), t.read(1);
+  EXPECT_EQ(waits(t), Waits{});
+  t.begin(StreamId::compute), t.write(0), t.write(1);
   EXPECT_EQ(waits(t), (Waits{{StreamId::tp, 1}, {StreamId::dp, 1}}));
 }
 
