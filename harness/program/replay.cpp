@@ -11,13 +11,26 @@ StreamId pipeline_stream(ActionKind kind, Boundary boundary, std::int32_t direct
   return static_cast<StreamId>(static_cast<int>(StreamId::pipeline) + lane);
 }
 
+namespace {
+
+bool sends_output(Action const& action, Action const& forward) {
+  return action.kind == ActionKind::send && action.boundary == Boundary::activation && action.chunk == forward.chunk &&
+         action.microbatch == forward.microbatch;
+}
+
+}  // namespace
+
 Replay::Replay(StepProgram const& program) {
   transfers_.reserve(program.chunks.size() * 4);
   runs_.reserve(program.actions.size());
-  for (Action const& a : program.actions) {
+  for (std::size_t i = 0; i < program.actions.size(); ++i) {
+    Action const& a = program.actions[i];
     switch (a.kind) {
       case ActionKind::pair:
         add_segment(program, ActionKind::forward, a.chunk, a.microbatch);
+        // What the forward made leaves before the backward starts.
+        if (i + 1 < program.actions.size() && sends_output(program.actions[i + 1], a))
+          add_transfer(program, program.actions[++i]);
         add_segment(program, ActionKind::backward, a.pair_chunk, a.pair_microbatch);
         break;
       case ActionKind::send:
