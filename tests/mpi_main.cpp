@@ -1,8 +1,29 @@
 // Every rank runs every test; rank 0 speaks, and the exit code is the worst of all ranks.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "harness/comm/communicator.hpp"
 #include "kernels/core/stream_host.hpp"
+
+namespace {
+
+/// Of the ranks that are otherwise silent: what failed there alone would never be seen.
+class FailurePrinter final : public testing::EmptyTestEventListener {
+ public:
+  explicit FailurePrinter(int rank) : rank_(rank) {}
+  void OnTestPartResult(testing::TestPartResult const& result) override {
+    if (!result.failed()) return;
+    auto const* const test = testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "rank %d, %s: %s:%d: %s\n", rank_, test ? test->name() : "set-up",
+                 result.file_name() ? result.file_name() : "", result.line_number(), result.message());
+  }
+
+ private:
+  int rank_;
+};
+
+}  // namespace
 
 int main(int argc, char** argv) {
   shardbench::MpiProcess mpi(&argc, &argv);
@@ -11,6 +32,7 @@ int main(int argc, char** argv) {
   if (world->rank() != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new FailurePrinter(world->rank()));
   }
   int const result = RUN_ALL_TESTS();
   float failed = static_cast<float>(result);

@@ -155,7 +155,7 @@ class NcclCommunicator final : public Communicator {
     if (elements == 0) return;
     auto const queue = static_cast<cudaStream_t>(stream.native());
     watchdog_->settle(call(queue), comm_, name, __FILE__, __LINE__);
-    watchdog_->issued(queue);
+    watchdog_->issued(queue, name);
   }
 
   ncclResult_t exchange(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,

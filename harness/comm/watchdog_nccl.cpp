@@ -1,5 +1,6 @@
 #include "harness/comm/watchdog_nccl.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace shardbench {
@@ -46,10 +47,17 @@ void NcclWatchdog::add(ncclComm_t comm) {
 }
 
 void NcclWatchdog::destroy(ncclComm_t comm) {
-  {
+  // An exception may have left work in flight, which must not lose its communicator; it ends, or is aborted in time.
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
     std::lock_guard const lock(mutex_);
+    if (!aborted_) look();
+    if (aborted_) {  // which has freed it
+      comms_.erase(comm);
+      return;
+    }
+    if (std::ranges::any_of(watches_, [](auto const& entry) { return entry.second.pending; })) continue;
     comms_.erase(comm);
-    if (aborted_) return;  // abort has freed it
+    break;
   }
   // Not finalized first: that waits for every rank, and a rank that failed never comes.
   static_cast<void>(ncclCommDestroy(comm));
@@ -61,7 +69,7 @@ cudaEvent_t NcclWatchdog::make_event() {
   return event;
 }
 
-void NcclWatchdog::issued(cudaStream_t stream) {
+void NcclWatchdog::issued(cudaStream_t stream, char const* call) {
   std::lock_guard const lock(mutex_);
   Watch& watch = watches_[stream];
   if (!watch.watched) {
@@ -69,6 +77,7 @@ void NcclWatchdog::issued(cudaStream_t stream) {
     watch.latest = make_event();
   }
   CUDA_CHECK(cudaEventRecord(watch.pending ? watch.latest : watch.watched, stream));
+  (watch.pending ? watch.latest_call : watch.watched_call) = call;
   watch.has_newer = watch.pending;
   if (!watch.pending) watch.since = Clock::now();
   watch.pending = true;
@@ -115,14 +124,16 @@ void NcclWatchdog::look() {
     if (!watch.pending) continue;
     if (cudaEventQuery(watch.watched) == cudaErrorNotReady) {
       if (Clock::now() - watch.since > timeout_)
-        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) +
-                         " (a rank is missing, or calls "
-                         "do not match over ranks), aborted");
+        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " at or before " +
+                         watch.watched_call + " (a rank is missing, or calls do not match over ranks), aborted");
       continue;
     }
     watch.pending = watch.has_newer;
     watch.has_newer = false;
-    if (watch.pending) std::swap(watch.watched, watch.latest);
+    if (watch.pending) {
+      std::swap(watch.watched, watch.latest);
+      watch.watched_call = watch.latest_call;
+    }
     watch.since = Clock::now();
   }
 }

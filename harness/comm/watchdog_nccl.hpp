@@ -26,10 +26,10 @@ class NcclWatchdog {
   NcclWatchdog(NcclWatchdog const&) = delete;
   NcclWatchdog& operator=(NcclWatchdog const&) = delete;
   void add(ncclComm_t comm);
-  /// Ends the communicator, or leaves it when it was aborted.
+  /// Ends the communicator once nothing is in flight, or leaves it when it was aborted.
   void destroy(ncclComm_t comm);
-  /// Notes that work was put on this stream.
-  void issued(cudaStream_t stream);
+  /// Notes that this call (a literal) was put on this stream.
+  void issued(cudaStream_t stream, char const* call);
   /// Waits until a non-blocking call is through; aborts and throws after the timeout. `code` is what the call returned.
   void settle(ncclResult_t code, ncclComm_t comm, char const* call, char const* file, int line);
   /// Throws when the communicators were aborted.
@@ -40,6 +40,8 @@ class NcclWatchdog {
   /// Two events, since one that is recorded again and again would never be seen done: the first stays until reached.
   struct Watch {
     cudaEvent_t watched = nullptr, latest = nullptr;
+    char const* watched_call = "";  ///< the last call before `watched`: it, or one before it, is what does not end
+    char const* latest_call = "";
     bool pending = false, has_newer = false;
     Clock::time_point since;
   };

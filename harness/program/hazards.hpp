@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -42,14 +43,26 @@ class HazardTracker {
   /// The op takes over memory that earlier compute may still be using: it waits for all compute issued so far.
   void after_all(StreamId other) { need(static_cast<std::uint8_t>(other), issued_[static_cast<std::size_t>(other)]); }
 
-  /// Calls wait(stream, sequence) for each wait that this op adds to what its stream has already waited for.
+  /// Calls wait(stream, sequence) for each wait that this op adds to what its stream knows to be done: by its own waits,
+  /// and by what the ops that it waited for had waited for themselves. A wait for compute is for all of it so far.
   template <class F>
   void finish(F&& wait) {
-    for (std::size_t s = 0; s < stream_count; ++s) {
-      if (needed_[s] <= known_[stream_][s]) continue;
-      known_[stream_][s] = needed_[s];
-      wait(static_cast<StreamId>(s), needed_[s]);
+    Clock& known = known_[stream_];
+    Clock const before = known;
+    for (std::size_t s = 0; s < stream_count; ++s)
+      if (needed_[s] > before[s]) join(known, knowledge_at(s, needed_[s]));
+    // Compute's place is marked when somebody waits for it, and that is where it stands by then.
+    if (needed_[compute] > known[compute]) {
+      needed_[compute] = issued_[compute];
+      join(known, known_[compute]);
     }
+    // What another of the needed ops vouches for needs no wait of its own; no two ops vouch for each other.
+    for (std::size_t s = 0; s < stream_count; ++s)
+      if (needed_[s] > known[s]) wait(static_cast<StreamId>(s), needed_[s]);
+    join(known, needed_);
+    if (known == before) return;
+    History& history = histories_[stream_];
+    history.moments[history.count++ % History::kept] = {issued_[stream_], known};
   }
   std::int64_t issued(StreamId stream) const { return issued_[static_cast<std::size_t>(stream)]; }
 
@@ -62,13 +75,43 @@ class HazardTracker {
   };
   static_assert(stream_count <= 16);
 
+  static constexpr auto compute = static_cast<std::size_t>(StreamId::compute);
+
+  /// By stream: the last op of it that is known to be done.
+  using Clock = std::array<std::int64_t, stream_count>;
+  /// What a stream knew from an op on, for the last ops that added to it.
+  struct History {
+    static constexpr std::size_t kept = 64;
+    struct Moment {
+      std::int64_t sequence = 0;
+      Clock known{};
+    };
+    std::array<Moment, kept> moments;
+    std::size_t count = 0;
+  };
+
+  static void join(Clock& into, Clock const& from) {
+    for (std::size_t s = 0; s < stream_count; ++s) into[s] = std::max(into[s], from[s]);
+  }
+
+  /// What was done before an op started; nothing for ops too old to tell, which costs a wait at most.
+  Clock knowledge_at(std::size_t stream, std::int64_t sequence) const {
+    History const& history = histories_[stream];
+    for (std::size_t back = 1; back <= std::min(history.count, History::kept); ++back) {
+      auto const& moment = history.moments[(history.count - back) % History::kept];
+      if (moment.sequence <= sequence) return moment.known;
+    }
+    return {};
+  }
+
   void need(std::uint8_t stream, std::int64_t sequence) {
     if (stream != stream_ && sequence > needed_[stream]) needed_[stream] = sequence;
   }
 
   std::vector<Use> uses_;
-  std::array<std::int64_t, stream_count> issued_{}, needed_{};
-  std::array<std::array<std::int64_t, stream_count>, stream_count> known_{};
+  Clock issued_{}, needed_{};
+  std::array<Clock, stream_count> known_{};
+  std::vector<History> histories_ = std::vector<History>(stream_count);
   std::size_t stream_ = 0;
 };
 

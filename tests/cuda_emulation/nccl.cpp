@@ -53,15 +53,21 @@ std::size_t bytes_of(ncclDataType_t type) {
   return 4;
 }
 
-/// A queued op that was told to hang, or whose peer did: ends only when the communicator is aborted.
-bool wait_for(std::vector<MPI_Request>& requests, CommState const& comm) {
+/// Buffers of MPI calls in flight. MPI cannot take back a collective or a synchronous send, so those of an aborted
+/// communicator are left to it for ever.
+using Staged = std::vector<std::vector<char>>;
+
+/// Waits for MPI; false, and the buffers are given away, when the communicator is aborted first.
+bool wait_for(std::vector<MPI_Request>& requests, CommState const& comm, std::unique_ptr<Staged>& staged) {
   for (;;) {
     int done = 0;
     MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
     if (done) return true;
     if (comm.aborted) {
-      for (MPI_Request& request : requests)
-        if (request != MPI_REQUEST_NULL) MPI_Cancel(&request), MPI_Request_free(&request);
+      static auto* const left = new std::vector<Staged*>;  // reachable: no leak to whoever looks for one
+      static auto* const mutex = new std::mutex;
+      std::lock_guard const lock(*mutex);
+      left->push_back(staged.release());
       return false;
     }
     std::this_thread::yield();
@@ -98,12 +104,17 @@ void reduce(std::vector<char> const& rows, void* to, std::size_t count, int rank
   }
 }
 
-bool gather(CommState const& comm, void const* from, void* to, std::size_t bytes) {
+/// The ranks' data, one after the other; nothing when the communicator was aborted.
+std::vector<char> gather(CommState const& comm, void const* from, std::size_t bytes) {
   std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
   int const count = static_cast<int>(bytes);
-  std::vector<char> const mine(static_cast<char const*>(from), static_cast<char const*>(from) + bytes);
-  MPI_Iallgather(mine.data(), count, MPI_BYTE, to, count, MPI_BYTE, comm.data, request.data());
-  return wait_for(request, comm);
+  auto staged = std::make_unique<Staged>(2);
+  std::vector<char>&mine = (*staged)[0], &all = (*staged)[1];
+  mine.assign(static_cast<char const*>(from), static_cast<char const*>(from) + bytes);
+  all.resize(bytes * static_cast<std::size_t>(comm.size));
+  MPI_Iallgather(mine.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE, comm.data, request.data());
+  if (!wait_for(request, comm, staged)) return {};
+  return std::move(all);
 }
 
 /// A send or receive of a group.
@@ -116,16 +127,22 @@ struct Message {
 
 void exchange(CommState const& comm, std::vector<Message> const& messages) {
   std::vector<MPI_Request> requests(messages.size(), MPI_REQUEST_NULL);
+  auto staged = std::make_unique<Staged>(messages.size());
   for (std::size_t i = 0; i < messages.size(); ++i) {
     Message const& m = messages[i];
     int const count = static_cast<int>(m.bytes);
+    std::vector<char>& buffer = (*staged)[i];
+    buffer.resize(m.bytes);
     if (m.is_send) {
-      MPI_Issend(m.data, count, MPI_BYTE, m.peer, 0, comm.data, &requests[i]);
+      std::memcpy(buffer.data(), m.data, m.bytes);
+      MPI_Issend(buffer.data(), count, MPI_BYTE, m.peer, 0, comm.data, &requests[i]);
     } else {
-      MPI_Irecv(m.data, count, MPI_BYTE, m.peer, 0, comm.data, &requests[i]);
+      MPI_Irecv(buffer.data(), count, MPI_BYTE, m.peer, 0, comm.data, &requests[i]);
     }
   }
-  wait_for(requests, comm);
+  if (!wait_for(requests, comm, staged)) return;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (!messages[i].is_send) std::memcpy(messages[i].data, (*staged)[i].data(), messages[i].bytes);
 }
 
 /// Calls between ncclGroupStart and ncclGroupEnd of one thread.
@@ -323,8 +340,8 @@ ncclResult_t ncclAllReduce(void const* from, void* to, std::size_t count, ncclDa
                            ncclComm_t comm, cudaStream_t stream) {
   std::size_t const bytes = count * bytes_of(type);
   return submit(comm, stream, {{from, bytes, false}, {to, bytes, true}}, [=](CommState const& state) {
-    std::vector<char> rows(bytes * static_cast<std::size_t>(state.size));
-    if (gather(state, from, rows.data(), bytes)) reduce(rows, to, count, state.size, type, op);
+    std::vector<char> const rows = gather(state, from, bytes);
+    if (!rows.empty()) reduce(rows, to, count, state.size, type, op);
   });
 }
 
@@ -333,8 +350,9 @@ ncclResult_t ncclReduceScatter(void const* from, void* to, std::size_t count, nc
   auto const ranks = static_cast<std::size_t>(comm->state->size);
   std::size_t const whole = count * ranks * bytes_of(type);
   return submit(comm, stream, {{from, whole, false}, {to, whole / ranks, true}}, [=](CommState const& state) {
-    std::vector<char> rows(whole * ranks), sum(whole);
-    if (!gather(state, from, rows.data(), whole)) return;
+    std::vector<char> const rows = gather(state, from, whole);
+    if (rows.empty()) return;
+    std::vector<char> sum(whole);
     reduce(rows, sum.data(), count * ranks, state.size, type, op);
     std::memcpy(to, sum.data() + static_cast<std::size_t>(state.rank) * (whole / ranks), whole / ranks);
   });
@@ -344,7 +362,10 @@ ncclResult_t ncclAllGather(void const* from, void* to, std::size_t count, ncclDa
                            cudaStream_t stream) {
   std::size_t const bytes = count * bytes_of(type);
   return submit(comm, stream, {{from, bytes, false}, {to, bytes * static_cast<std::size_t>(comm->state->size), true}},
-                [=](CommState const& state) { gather(state, from, to, bytes); });
+                [=](CommState const& state) {
+                  std::vector<char> const rows = gather(state, from, bytes);
+                  if (!rows.empty()) std::memcpy(to, rows.data(), rows.size());
+                });
 }
 
 ncclResult_t ncclBroadcast(void const* from, void* to, std::size_t count, ncclDataType_t type, int root,
@@ -352,9 +373,12 @@ ncclResult_t ncclBroadcast(void const* from, void* to, std::size_t count, ncclDa
   std::size_t const bytes = count * bytes_of(type);
   return submit(comm, stream, {{from, bytes, false}, {to, bytes, true}}, [=](CommState const& state) {
     std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
-    if (state.rank == root) std::memmove(to, from, bytes);
-    MPI_Ibcast(to, static_cast<int>(bytes), MPI_BYTE, root, state.data, request.data());
-    wait_for(request, state);
+    auto staged = std::make_unique<Staged>(1);
+    std::vector<char>& buffer = staged->front();
+    buffer.resize(bytes);
+    if (state.rank == root) std::memcpy(buffer.data(), from, bytes);
+    MPI_Ibcast(buffer.data(), static_cast<int>(bytes), MPI_BYTE, root, state.data, request.data());
+    if (wait_for(request, state, staged)) std::memcpy(to, buffer.data(), bytes);
   });
 }
 
