@@ -29,6 +29,15 @@ std::string no_plugin(DeviceKind kind) {
   return "this build has no emulated GPU (libshardbench_cuda_emulated.so; it is part of test builds only)";
 }
 
+/// A back end's own words less where in its source they come from, and what they mean where that is known.
+std::string explain(std::string text) {
+  if (auto const place = text.find(".cpp:"); place != text.npos)
+    if (auto const end = text.find(": ", place); end != text.npos) text.erase(0, end + 2);
+  bool const no_driver =
+      text.find("cudaErrorInsufficientDriver") != text.npos || text.find("cudaErrorNoDevice") != text.npos;
+  return no_driver ? fmt::format("no NVIDIA driver with a GPU is to be had here ({})", text) : text;
+}
+
 }  // namespace
 
 /// The opened library and its three functions.
@@ -71,7 +80,7 @@ DeviceHandle DeviceHandle::open(DeviceKind kind, int ordinal) {
   if (!problem.empty()) throw InputError(fmt::format("--device {}: {}", to_string(kind), problem));
   std::array<char, 512> error{};
   handle.device_.reset(handle.plugin_->make_device(ordinal, error.data(), error.size()));
-  if (!handle.device_) throw InputError(fmt::format("--device {}: {}", to_string(kind), error.data()));
+  if (!handle.device_) throw InputError(fmt::format("--device {}: {}", to_string(kind), explain(error.data())));
   return handle;
 }
 
