@@ -69,7 +69,7 @@ class Shell(unittest.TestCase):
         for path in SCRIPTS:
             with open(os.path.join(ROOT, path), encoding="utf-8") as file:
                 text = file.read()
-            for word in ("http://", "https://", "index-url", "/work/"):
+            for word in ("http://", "https://", "index-url", "/home/"):
                 self.assertNotIn(word, text, path)
 
 
