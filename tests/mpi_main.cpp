@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <string>
 
 #include "harness/comm/communicator.hpp"
 #include "kernels/core/stream_host.hpp"
@@ -12,15 +13,16 @@ namespace {
 class FailurePrinter final : public testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
+  void OnTestStart(testing::TestInfo const& test) override { test_ = std::string(test.test_suite_name()) + "." + test.name(); }
   void OnTestPartResult(testing::TestPartResult const& result) override {
     if (!result.failed()) return;
-    auto const* const test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "rank %d, %s: %s:%d: %s\n", rank_, test ? test->name() : "set-up",
+    std::fprintf(stderr, "rank %d, %s: %s:%d: %s\n", rank_, test_.c_str(),
                  result.file_name() ? result.file_name() : "", result.line_number(), result.message());
   }
 
  private:
   int rank_;
+  std::string test_;  ///< GoogleTest holds its lock when results come, so it cannot be asked then
 };
 
 }  // namespace

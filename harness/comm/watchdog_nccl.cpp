@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace shardbench {
 namespace {
@@ -124,8 +125,8 @@ void NcclWatchdog::look() {
     if (!watch.pending) continue;
     if (cudaEventQuery(watch.watched) == cudaErrorNotReady) {
       if (Clock::now() - watch.since > timeout_)
-        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " at or before " +
-                         watch.watched_call + " (a rank is missing, or calls do not match over ranks), aborted");
+        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " at or before " + pending_calls() +
+                         " (a rank is missing, or calls do not match over ranks), aborted");
       continue;
     }
     watch.pending = watch.has_newer;
@@ -136,6 +137,18 @@ void NcclWatchdog::look() {
     }
     watch.since = Clock::now();
   }
+}
+
+/// With the mutex held. One stream that hangs soon has others waiting for it: all are named, the longest at it first.
+std::string NcclWatchdog::pending_calls() const {
+  std::vector<Watch const*> pending;
+  for (auto const& [stream, watch] : watches_)
+    if (watch.pending) pending.push_back(&watch);
+  std::ranges::sort(pending, {}, &Watch::since);
+  std::string names;
+  for (Watch const* watch : pending)
+    if (names.find(watch->watched_call) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(watch->watched_call);
+  return names;
 }
 
 /// With the mutex held. The fault first: aborting lets waiters go, and they must find it.

@@ -47,6 +47,7 @@ class NcclWatchdog {
   };
   void serve();
   void look();
+  std::string pending_calls() const;
   void abort_all(std::string const& reason);
   static cudaEvent_t make_event();
 
