@@ -135,7 +135,7 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
 void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
   for (Op& op : backward)
     for (TensorRef const& out : op.outputs)
-      if (p.tensors[static_cast<std::size_t>(out.id)].role == TensorRole::gradient && op.accumulate)
+      if (out.valid() && p.tensors[static_cast<std::size_t>(out.id)].role == TensorRole::gradient && op.accumulate)
         op.accumulate = false;
 }
 
