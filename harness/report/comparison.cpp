@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "harness/config/field_text.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
@@ -30,8 +31,8 @@ double positive_number(CsvTable const& table, std::size_t row, std::string const
   double value = 0;
   auto const [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (error != std::errc() || end != cell.data() + cell.size() || !(value > 0) || !std::isfinite(value))
-    throw InputError(fmt::format("{}: row {} has step_ms_p50 '{}': a positive number or nothing is allowed", table.name,
-                                 row + 1, cell));
+    throw InputError(fmt::format("{}: row {} has step_ms_p50 {}: a positive number or nothing is allowed", table.name,
+                                 row + 1, in_quotes(cell)));
   return value;
 }
 

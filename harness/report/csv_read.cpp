@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include "harness/config/field_text.hpp"
 #include "harness/report/csv.hpp"
 #include "kernels/core/error.hpp"
 
@@ -83,7 +84,7 @@ void check_header(Reader const& reader, CsvRecord const& header) {
   std::set<std::string_view> seen;
   for (std::string const& name : header) {
     if (name.empty()) reader.fail(1, "the header has an empty column name");
-    if (!seen.insert(name).second) reader.fail(1, fmt::format("the header names column '{}' twice", name));
+    if (!seen.insert(name).second) reader.fail(1, fmt::format("the header names column {} twice", in_quotes(name)));
   }
 }
 

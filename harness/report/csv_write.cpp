@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/config/field_text.hpp"
 #include "harness/report/columns.hpp"
 #include "harness/report/csv.hpp"
 #include "kernels/core/error.hpp"
@@ -63,8 +64,9 @@ std::string first_difference(std::string_view found_line, std::span<std::string 
   }
   for (std::size_t i = 0; i < std::max(found.size(), header.size()); ++i) {
     if (i >= found.size()) return fmt::format("its header ends before column '{}'", header[i]);
-    if (i >= header.size()) return fmt::format("its header has a further column '{}'", found[i]);
-    if (found[i] != header[i]) return fmt::format("its column {} is '{}', expected '{}'", i + 1, found[i], header[i]);
+    if (i >= header.size()) return fmt::format("its header has a further column {}", in_quotes(found[i]));
+    if (found[i] != header[i])
+      return fmt::format("its column {} is {}, expected '{}'", i + 1, in_quotes(found[i]), header[i]);
   }
   return "its header is written another way";
 }
