@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -50,9 +51,9 @@ Placement parse_placement(std::string const& text) {
   auto const words = words_of(text);
   auto const fail = [&]() -> Placement {
     throw InputError(
-        fmt::format("placement '{}' is not one of replicate, shard(DIM), shard(sequence), shard(DIM,zigzag), "
+        fmt::format("placement {} is not one of replicate, shard(DIM), shard(sequence), shard(DIM,zigzag), "
                     "partial(sum), partial(max), private(N)",
-                    text));
+                    in_quotes(text)));
   };
   if (words.empty()) return fail();
   std::int64_t number = 0;
@@ -116,13 +117,14 @@ std::vector<RedistributeStep> redistribute(std::vector<Placement> const& from, s
     steps.push_back({axis, transition_between(now[axis], target), now[axis], target});
     now[axis] = target;
   };
-  // Cuts of one dim nest: where an axis starts or stops cutting a dim, the cuts of later axes inside it are opened first,
-  // the innermost before the others, and closed again afterwards.
+  // Cuts of one dim nest: where an axis starts or stops cutting a dim, the cuts of later axes inside it are opened
+  // first, the innermost before the others, and closed again afterwards.
   for (std::size_t i = from.size(); i-- > 0;) {
     if (!is_shard(now[i])) continue;
     int const dim = std::get<Shard>(now[i]).dim;
     for (std::size_t outer = 0; outer < i; ++outer)
-      if (from[outer] != to[outer] && (is_shard(from[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i])) take(i, Replicate{});
+      if (from[outer] != to[outer] && (is_shard(from[outer], dim) || is_shard(to[outer], dim)) && is_shard(now[i]))
+        take(i, Replicate{});
   }
   for (std::size_t i = 0; i < from.size(); ++i)
     if (now[i] != to[i]) take(i, to[i]);

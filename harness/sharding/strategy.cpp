@@ -52,7 +52,10 @@ Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& paral
 
 namespace {
 
-[[noreturn]] void fail(std::string_view name, YAML::Mark const& mark, std::string const& message) {
+/// `message` may repeat what the file says: control characters in it would break the one line.
+[[noreturn]] void fail(std::string_view name, YAML::Mark const& mark, std::string message) {
+  std::ranges::replace_if(
+      message, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   throw InputError(fmt::format("strategy {}: line {}: {}", name, mark.is_null() ? 1 : mark.line + 1, message));
 }
 
