@@ -113,7 +113,8 @@ std::string csv_line(std::span<std::string const> cells) {
   std::string line;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (i > 0) line += ',';
-    if (cells[i].find_first_of(",\"\r\n") == std::string::npos) {
+    // A byte order mark is quoted too: at the start of a file it would be taken for the file's own.
+    if (cells[i].find_first_of(",\"\r\n") == std::string::npos && !cells[i].starts_with("\xef\xbb\xbf")) {
       line += cells[i];
       continue;
     }
