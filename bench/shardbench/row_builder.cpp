@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "bench/shardbench/bus_rate.hpp"
 #include "harness/comm/launch_env.hpp"
 #include "kernels/gemm/blas_host.hpp"
 #include "kernels/kernel_set.hpp"
@@ -39,26 +38,6 @@ void set_verdict(ReportRow& row, Measurement const& m) {
                                          : m.parity->problem;
 }
 
-/// Ranks of the group that a label's communication runs in; 0 for compute.
-std::int64_t group_size(StepProgram const& program, std::size_t label) {
-  for (Segment const& segment : program.segments)
-    for (Op const& op : segment.ops)
-      if (op.group >= 0 && op.label >= 0 && static_cast<std::size_t>(op.label) == label)
-        return static_cast<std::int64_t>(program.groups[static_cast<std::size_t>(op.group)].members.size());
-  return 0;
-}
-
-void set_op_rates(OpsRow& row, OpKind kind, std::int64_t ranks) {
-  double const seconds = 1e-6 * *row.p50_us;
-  if (seconds <= 0) return;
-  if (row.axis == "compute") {
-    if (*row.flops > 0) row.tflops = *row.flops / seconds / 1e12;
-    return;
-  }
-  row.algbw_gb_per_s = *row.bytes / seconds / 1e9;
-  row.busbw_gb_per_s = bus_rate(kind, ranks, *row.bytes, seconds);
-}
-
 }  // namespace
 
 void set_place(ReportRow& row, Job& job) {
@@ -82,32 +61,6 @@ void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& tot
     if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = m.payload_bytes[a];
   set_rates(row, totals);
   set_verdict(row, m);
-}
-
-std::vector<OpsRow> ops_rows(std::string const& run_id, StepProgram const& program, Measurement const& m) {
-  StepCount const count = count_step(program, Replay(program));
-  std::vector<OpsRow> rows;
-  for (LabelTime const& time : m.labels) {
-    bool const transfer = time.label >= program.labels.size();
-    OpLabel const label =
-        transfer ? OpLabel{"pipeline", "transfer", OpKind::send, Axis::pp} : program.labels[time.label];
-    LabelCount const& counted = count.labels[std::min<std::size_t>(time.label, program.labels.size())];
-    OpsRow row;
-    row.run_id = run_id;
-    row.label = label.name;
-    row.kind = transfer ? "send, receive" : to_string(label.kind);
-    row.phase = label.phase;
-    row.axis = transfer || is_communication(label.kind) ? to_string(label.axis) : "compute";
-    row.count = time.count;
-    double const calls = std::max<double>(1, static_cast<double>(counted.count));
-    row.bytes = counted.bytes / calls;
-    row.flops = counted.flops / calls;
-    row.p50_us = time.p50_us;
-    row.total_ms = time.total_ms;
-    set_op_rates(row, label.kind, transfer ? 2 : group_size(program, time.label));
-    rows.push_back(std::move(row));
-  }
-  return rows;
 }
 
 }  // namespace shardbench

@@ -13,7 +13,4 @@ void set_place(ReportRow& row, Job& job);
 /// Times, rates, measured traffic and memory, truth, outcome. The row's experiment and totals are there.
 void set_measurement(ReportRow& row, Measurement const& measurement, StepTotals const& totals);
 
-/// A row for each op label of this rank that ran.
-std::vector<OpsRow> ops_rows(std::string const& run_id, StepProgram const& program, Measurement const& measurement);
-
 }  // namespace shardbench

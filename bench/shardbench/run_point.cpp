@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/shardbench/ops_report.hpp"
 #include "bench/shardbench/outputs.hpp"
 #include "bench/shardbench/row_builder.hpp"
 #include "bench/shardbench/text.hpp"
@@ -60,7 +61,7 @@ PointResult run_point(Job& job, Experiment const& e, bool trace) {
   StepTotals const totals = total_step(e);
   set_totals(result.row, totals);
   set_measurement(result.row, m, totals);
-  result.ops = ops_rows(result.row.run_id, runner.program(), m);
+  result.ops = ops_rows(job, result.row.run_id, runner.program(), m);
   if (trace) result.trace_events = trace_events(job.world().rank(), runner.program(), m.spans);
   return result;
 }

@@ -59,6 +59,18 @@ class Run(CliTest):
         self.assertEqual((row["comm_backend"], row["ranks"], row["exposed_comm_ms"]), ("self", 1, 0))
         self.assertIsNone(row["payload_bytes_tp"])
 
+    def test_ops_of_every_stage(self):
+        out = self.path("stages.csv")
+        self.call("run", *self.model, *QUICK, "--pp", "2", "--out", out)
+        (row,) = self.rows(out)
+        ops = self.rows(out.replace(".csv", "_ops.csv"))
+        # Positions are added on the first stage and the loss taken on the last; each label is there once.
+        labels = [(op["label"], op["kind"], op["phase"], op["axis"]) for op in ops]
+        self.assertTrue({"embedding.position", "final_norm", "loss"} <= {label for label, *_ in labels}, labels)
+        self.assertEqual(len(labels), len(set(labels)))
+        compute = sum(float(op["total_ms"]) for op in ops if op["axis"] == "compute")
+        self.assertAlmostEqual(compute, float(row["compute_ms"]), delta=0.02 * compute + 0.05)
+
     def test_compare_two_runs(self):
         for name in ("a.csv", "b.csv"):
             self.call("run", *self.model, *QUICK, "--out", self.path(name))
