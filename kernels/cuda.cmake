@@ -43,7 +43,7 @@ endif()
 find_package(CUDAToolkit REQUIRED)
 
 add_library(shardbench_cuda MODULE ${SHARDBENCH_CUDA_SOURCES})
-target_link_libraries(shardbench_cuda PRIVATE sb_flags Threads::Threads CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY})
+target_link_libraries(shardbench_cuda PRIVATE sb_flags Threads::Threads CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY} ${CMAKE_DL_LIBS})
 target_include_directories(shardbench_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
 target_compile_options(shardbench_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wshadow>)

@@ -177,7 +177,9 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   std::size_t const room = spans_per_step(runner);
   auto const timeline = device.info().backend == "cpu" ? make_host_timeline(room) : make_device_timeline(device, room);
   Instrumented instrumented(agree, runner.program(), out);
+  device.profile_start();
   for (int i = 0; i < instrumented_iterations; ++i) instrumented.add(stepper.marked(*timeline));
+  device.profile_stop();
   instrumented.finish();
   bool const speaks = runner.program().coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
   out.loss = agree.sum(speaks ? runner.local_loss() : 0);

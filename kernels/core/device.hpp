@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,15 @@ struct DeviceInfo {
   std::string backend;           ///< "cpu", "cuda", "cuda-emulated"
   double memory_bytes = 0;       ///< total device memory (host: physical memory)
   double free_memory_bytes = 0;  ///< free at the time of asking
+  double stream_bytes = 0;       ///< device memory that each compute stream takes for itself (workspace, scratch)
+};
+
+/// How a device is running at the moment; empty where nobody can tell.
+struct DeviceState {
+  std::optional<double> clock_mhz;       ///< clock of the multiprocessors
+  std::optional<double> power_w;         ///< power draw of the whole device
+  std::optional<bool> throttled;         ///< clocks are held down by power or heat
+  std::string throttle_reasons;          ///< "power cap, thermal"; empty when not throttled
 };
 
 /// One device of one rank: memory, streams, events and the kernels that run there.
@@ -67,6 +77,11 @@ class Device {
   virtual void fill_bytes(void* device, int value, std::size_t bytes, Stream& stream) = 0;
   /// Waits for everything submitted to any stream of the device.
   virtual void synchronize() = 0;
+  /// Clock, power and throttling; all empty where the back end cannot tell.
+  virtual DeviceState state() { return {}; }
+  /// A profiler that was told to wait (nsys --capture-range=cudaProfilerApi) records from start to stop.
+  virtual void profile_start() {}
+  virtual void profile_stop() {}
 };
 
 /// The CPU of this process: kernels run on the calling thread, comm streams on threads of their own.

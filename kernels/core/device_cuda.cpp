@@ -1,5 +1,9 @@
-#include <algorithm>
+#include <cuda_profiler_api.h>
 
+#include <algorithm>
+#include <array>
+
+#include "kernels/core/cuda/nvml.hpp"
 #include "kernels/core/cuda/stream.hpp"
 #include "kernels/kernel_set_cuda.hpp"
 
@@ -36,7 +40,8 @@ DeviceInfo CudaDevice::info() const {
   CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
   std::size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return {properties.name, std::string(cuda_backend_name()), static_cast<double>(total), static_cast<double>(free)};
+  return {properties.name, std::string(cuda_backend_name()), static_cast<double>(total), static_cast<double>(free),
+          static_cast<double>(share_of(total, largest_workspace) + share_of(total, largest_scratch))};
 }
 
 KernelSet const& CudaDevice::kernels() const { return cuda_kernels(); }
@@ -88,6 +93,15 @@ void CudaDevice::fill_bytes(void* device, int value, std::size_t bytes, Stream& 
   if (bytes == 0) return;
   CUDA_CHECK(cudaMemsetAsync(device, value, bytes, cuda_stream(stream).get()));
 }
+
+DeviceState CudaDevice::state() {
+  std::array<char, 32> bus{};
+  CUDA_CHECK(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal_));
+  return nvml_state(bus.data());
+}
+
+void CudaDevice::profile_start() { CUDA_CHECK(cudaProfilerStart()); }
+void CudaDevice::profile_stop() { CUDA_CHECK(cudaProfilerStop()); }
 
 void CudaDevice::synchronize() {
   cudaError_t const code = cudaDeviceSynchronize();

@@ -17,6 +17,10 @@ void drop_wait(int nth);
 /// Event waits issued since the process started.
 int waits_issued();
 
+/// How often profiling was started, and whether it is on.
+int profiled_ranges();
+bool profiling();
+
 /// Before each op a stream sleeps at random (0: never). SHARDBENCH_EMU_DELAY_SEED
 void set_delay_seed(unsigned seed);
 

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "cuda_profiler_api.h"
 #include "fibers.hpp"
 #include "kernels/core/cuda/access.hpp"
 #include "order_checker.hpp"
@@ -30,6 +31,8 @@ struct Settings {
   std::atomic<unsigned> delay_seed{static_cast<unsigned>(from_environment("SHARDBENCH_EMU_DELAY_SEED"))};
   std::atomic<int> waits_until_drop{from_environment("SHARDBENCH_EMU_DROP_WAIT")};
   std::atomic<int> waits{0};
+  std::atomic<int> profiled{0};
+  std::atomic<bool> profiling{false};
   std::array<std::atomic<int>, static_cast<std::size_t>(Fault::size_)> calls_until_fault{};
   Settings();
 };
@@ -188,6 +191,8 @@ void inject_fault(Fault fault, int nth) { settings().calls_until_fault[static_ca
 bool fails_now(Fault fault) { return count_down(settings().calls_until_fault[static_cast<std::size_t>(fault)]); }
 void drop_wait(int nth) { settings().waits_until_drop = nth; }
 int waits_issued() { return settings().waits; }
+int profiled_ranges() { return settings().profiled; }
+bool profiling() { return settings().profiling; }
 void set_delay_seed(unsigned seed) { settings().delay_seed = seed; }
 std::vector<std::string> take_races() { return order_checker().take_races(); }
 
@@ -255,6 +260,23 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+
+cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int device) {
+  if (size < 13) return cudaErrorInvalidValue;
+  std::snprintf(bus, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device) & 0xffu);
+  return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStart() {
+  settings().profiling = true;
+  ++settings().profiled;
+  return cudaSuccess;
+}
+
+cudaError_t cudaProfilerStop() {
+  settings().profiling = false;
+  return cudaSuccess;
+}
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;

@@ -132,6 +132,9 @@ class CudaDevice final : public Device {
   void copy(void* to, void const* from, std::size_t bytes, Stream& stream) override;
   void fill_bytes(void* device, int value, std::size_t bytes, Stream& stream) override;
   void synchronize() override;
+  DeviceState state() override;
+  void profile_start() override;
+  void profile_stop() override;
   std::shared_ptr<CudaContext> context() const { return context_; }
 
  private:

@@ -14,10 +14,13 @@ void expect_parts_make_the_step(ParallelConfig const& p) {
   e.check = true;
   Runner runner(lower(e, world().rank()), job.device(), *job.nccl);
   StepCount const counted = count_step(runner.program(), Replay(runner.program()));
+  int const profiled = emulation::profiled_ranges();
   Measurement const m = measure(runner, e, job.device(), world());
   ASSERT_TRUE(m.parity.has_value());
   EXPECT_TRUE(m.parity->passed()) << m.parity->worst;
   EXPECT_LT(m.max_identity_error_ms, 1e-6);
+  EXPECT_EQ(emulation::profiled_ranges(), profiled + 1);
+  EXPECT_FALSE(emulation::profiling());
   Breakdown const& b = m.breakdown;
   EXPECT_NEAR(b.step_ms, b.compute_ms + b.exposed_comm_ms + b.idle_ms, 1e-6);
   EXPECT_GT(b.compute_ms, 0);

@@ -1,0 +1,21 @@
+# Configures SOURCE without CUDA in FOLDER and fails when anything of CUDA is left in it.
+file(REMOVE_RECURSE ${FOLDER})
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${FOLDER} -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
+    -DSHARDBENCH_CUDA=OFF -DSHARDBENCH_TESTS=OFF
+  RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(failed)
+  message(FATAL_ERROR "configuring without CUDA failed:\n${output}")
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${FOLDER} --target help RESULT_VARIABLE failed OUTPUT_VARIABLE targets)
+if(failed OR NOT targets MATCHES "shardbench")
+  message(FATAL_ERROR "no list of targets:\n${targets}")
+endif()
+string(REGEX MATCH "shardbench_cuda[^\n]*" found "${targets}")
+if(found)
+  message(FATAL_ERROR "a target of CUDA in a build without it: ${found}")
+endif()
+file(STRINGS ${FOLDER}/CMakeCache.txt compiler REGEX "^(CMAKE_CUDA_COMPILER|SHARDBENCH_NVCC):")
+if(compiler)
+  message(FATAL_ERROR "a build without CUDA has looked for its compiler: ${compiler}")
+endif()
+file(REMOVE_RECURSE ${FOLDER})
