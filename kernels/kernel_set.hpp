@@ -20,6 +20,7 @@ struct KernelSet {
   void (*grouped_gemm)(Stream&, GroupedGemmArgs const&);
   void (*attention_forward)(Stream&, AttentionForwardArgs const&);
   void (*attention_backward)(Stream&, AttentionBackwardArgs const&);
+  void (*attention_merge)(Stream&, AttentionMergeArgs const&);
   void (*norm_forward)(Stream&, NormForwardArgs const&);
   void (*norm_backward)(Stream&, NormBackwardArgs const&);
   void (*rope)(Stream&, RopeArgs const&);

@@ -10,6 +10,7 @@ KernelSet const& cuda_kernels() {
       .grouped_gemm = cuda::grouped_gemm,
       .attention_forward = cuda::attention_forward,
       .attention_backward = cuda::attention_backward,
+      .attention_merge = cuda::attention_merge,
       .norm_forward = cuda::norm_forward,
       .norm_backward = cuda::norm_backward,
       .rope = cuda::rope,

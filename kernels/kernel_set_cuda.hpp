@@ -12,6 +12,7 @@ void gemm(Stream& stream, GemmArgs const& args);
 void grouped_gemm(Stream& stream, GroupedGemmArgs const& args);
 void attention_forward(Stream& stream, AttentionForwardArgs const& args);
 void attention_backward(Stream& stream, AttentionBackwardArgs const& args);
+void attention_merge(Stream& stream, AttentionMergeArgs const& args);
 void norm_forward(Stream& stream, NormForwardArgs const& args);
 void norm_backward(Stream& stream, NormBackwardArgs const& args);
 void rope(Stream& stream, RopeArgs const& args);

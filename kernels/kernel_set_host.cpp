@@ -21,6 +21,7 @@ KernelSet const& host_kernels() {
       .grouped_gemm = enqueue<GroupedGemmArgs, host::grouped_gemm>,
       .attention_forward = enqueue<AttentionForwardArgs, host::attention_forward>,
       .attention_backward = enqueue<AttentionBackwardArgs, host::attention_backward>,
+      .attention_merge = enqueue<AttentionMergeArgs, host::attention_merge>,
       .norm_forward = enqueue<NormForwardArgs, host::norm_forward>,
       .norm_backward = enqueue<NormBackwardArgs, host::norm_backward>,
       .rope = enqueue<RopeArgs, host::rope>,

@@ -19,6 +19,7 @@ KernelSet const& reference_kernels() {
       .grouped_gemm = enqueue<GroupedGemmArgs, reference::grouped_gemm>,
       .attention_forward = enqueue<AttentionForwardArgs, reference::attention_forward>,
       .attention_backward = enqueue<AttentionBackwardArgs, reference::attention_backward>,
+      .attention_merge = enqueue<AttentionMergeArgs, reference::attention_merge>,
       .norm_forward = enqueue<NormForwardArgs, reference::norm_forward>,
       .norm_backward = enqueue<NormBackwardArgs, reference::norm_backward>,
       .rope = enqueue<RopeArgs, reference::rope>,

@@ -8,6 +8,7 @@ void gemm(GemmArgs const& args);
 void grouped_gemm(GroupedGemmArgs const& args);
 void attention_forward(AttentionForwardArgs const& args);
 void attention_backward(AttentionBackwardArgs const& args);
+void attention_merge(AttentionMergeArgs const& args);
 void norm_forward(NormForwardArgs const& args);
 void norm_backward(NormBackwardArgs const& args);
 void rope(RopeArgs const& args);

@@ -56,6 +56,11 @@ struct AttentionBuffers {
     args.log_sum_exp = log_sum_exp.floats();
     return args;
   }
+  /// The output takes in one over other keys: what a ring does between its steps.
+  AttentionMergeArgs merge() const {
+    return {shape.seq_q, shape.batch, shape.heads, shape.value_dim, {out.data(), q_width}, {dout.data(), q_width},
+            log_sum_exp.floats(), log_sum_exp.floats(), 0, shape.dtype};
+  }
   AttentionCostShape cost() const {
     double const pairs = visible_pairs({shape.seq_q, shape.seq_k, true, 0, 0});
     return {shape.seq_q,    shape.seq_k,     shape.batch, shape.heads, shape.kv_heads,
@@ -75,6 +80,12 @@ void register_attention() {
           AttentionBuffers const buffers(model, tp, dtype);
           time_kernel(state, bench_kernels().attention_forward, buffers.forward(),
                       attention_forward_cost(buffers.cost()));
+        });
+        add_benchmark(bench_name("attention_merge", model, tp, dtype), [=](benchmark::State& state) {
+          AttentionBuffers const buffers(model, tp, dtype);
+          AttentionShape const& s = buffers.shape;
+          time_kernel(state, bench_kernels().attention_merge, buffers.merge(),
+                      attention_merge_cost(s.seq_q * s.batch, s.heads, s.value_dim, dtype));
         });
         add_benchmark(bench_name("attention_backward", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);

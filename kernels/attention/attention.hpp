@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 
 #include "kernels/core/device.hpp"
 
@@ -15,7 +16,10 @@ struct AttentionTensor {
   std::int64_t row_stride = 0;  ///< elements between consecutive rows
 };
 
-/// Sizes and rules shared by forward and backward.
+/// AttentionShape::q_offset of queries that end with the last key.
+inline constexpr std::int64_t aligned_ends = std::numeric_limits<std::int64_t>::min();
+
+/// Sizes and rules shared by forward and backward. A block of a longer sequence says where its queries stand.
 struct AttentionShape {
   std::int64_t seq_q = 0, seq_k = 0, batch = 0;
   std::int64_t heads = 0;     ///< query heads
@@ -26,8 +30,10 @@ struct AttentionShape {
   float softcap = 0;          ///< scores become softcap * tanh(score / softcap) when > 0 (Gemma 2)
   std::int64_t window = 0;    ///< keys older than this many positions are masked when > 0
   AttentionMask mask = AttentionMask::causal;
-  std::int32_t const* q_positions = nullptr;  ///< [seq_q] global positions; nullptr means 0, 1, ... + (seq_k - seq_q)
+  std::int32_t const* q_positions = nullptr;  ///< [seq_q] global positions; nullptr means q_offset, q_offset + 1, ...
   std::int32_t const* k_positions = nullptr;  ///< [seq_k]; nullptr means 0, 1, ...
+  std::int64_t q_offset = aligned_ends;  ///< of query 0, key 0 standing at 0; seq_k - seq_q unless given
+  std::int64_t statistic_stride = 0;     ///< between the heads of log_sum_exp, 0: seq_q (a slice of more queries)
   Dtype dtype = Dtype::f32;
 };
 
@@ -39,12 +45,24 @@ struct AttentionForwardArgs {
   float* log_sum_exp = nullptr;  ///< [batch, heads, seq_q]
 };
 
-/// Gradients of q, k, v from that of out. dq, dk, dv are overwritten, or added to when `accumulate`.
+/// Gradients of q, k, v from that of out; exact for the keys given when out and log_sum_exp are those over all keys.
+/// dq, and dk with dv, are overwritten, or added to when asked.
 struct AttentionBackwardArgs {
   AttentionShape shape;
   AttentionTensor q, k, v, out, dout, dq, dk, dv;
   float const* log_sum_exp = nullptr;
-  bool accumulate = false;
+  bool accumulate_q = false, accumulate_kv = false;
+};
+
+/// out and its log-sum-exp, over some keys, take in `block`'s, over other keys of the same queries: each is weighted by
+/// its share of the softmax sum. Queries that a side shows no key keep the other side's values.
+struct AttentionMergeArgs {
+  std::int64_t seq = 0, batch = 0, heads = 0, value_dim = 0;
+  AttentionTensor out, block;
+  float* log_sum_exp = nullptr;              ///< [batch, heads, seq], heads `statistic_stride` apart
+  float const* block_log_sum_exp = nullptr;  ///< [batch, heads, seq]
+  std::int64_t statistic_stride = 0;         ///< 0: seq
+  Dtype dtype = Dtype::f32;
 };
 
 }  // namespace shardbench

@@ -80,7 +80,7 @@ void backward_block(AttentionBackwardArgs const& args, std::int64_t b, std::int6
   pack_head<T>(args.dout, shape.batch, b, head, value_dim, block.first(), rows, 1.0f, dout);
   row_means(rows, value_dim, out, dout, scratch.mean);
   std::fill_n(dq, rows * dim, 0.0f);
-  float const* const log_sum_exp = args.log_sum_exp + (b * shape.heads + head) * shape.seq_q + block.first();
+  float const* const log_sum_exp = args.log_sum_exp + statistic_row(shape, b, head) + block.first();
   constexpr std::int64_t stride = attention_block_k;
   for (KeyRange keys = block.next(0); keys.size() > 0; keys = block.next(keys.end)) {
     std::int64_t const n = keys.size();
@@ -94,7 +94,7 @@ void backward_block(AttentionBackwardArgs const& args, std::int64_t b, std::int6
     sgemm(n, value_dim, rows, 1.0f, {weights, stride, true}, {dout, value_dim}, 1.0f, kv.dv + keys.begin * value_dim,
           value_dim);
   }
-  unpack_head<T>(dq, args.dq, shape.batch, b, head, dim, block.first(), rows, shape.scale, args.accumulate);
+  unpack_head<T>(dq, args.dq, shape.batch, b, head, dim, block.first(), rows, shape.scale, args.accumulate_q);
 }
 
 template <class T>
@@ -118,8 +118,8 @@ void backward(AttentionBackwardArgs const& args) {
         }
       }
       // q was packed with the scale in it, so dk has it already.
-      unpack_head<T>(kv_rows.dk, args.dk, shape.batch, b, kv, shape.head_dim, 0, shape.seq_k, 1.0f, args.accumulate);
-      unpack_head<T>(kv_rows.dv, args.dv, shape.batch, b, kv, shape.value_dim, 0, shape.seq_k, 1.0f, args.accumulate);
+      unpack_head<T>(kv_rows.dk, args.dk, shape.batch, b, kv, shape.head_dim, 0, shape.seq_k, 1.0f, args.accumulate_kv);
+      unpack_head<T>(kv_rows.dv, args.dv, shape.batch, b, kv, shape.value_dim, 0, shape.seq_k, 1.0f, args.accumulate_kv);
     }
   }
 }

@@ -21,7 +21,7 @@ struct ScoreTile {
   __device__ std::int64_t head() const {
     return heads.first_kv_head * heads.group + heads.member + std::int64_t{blockIdx.y} * heads.group;
   }
-  __device__ std::int64_t statistic() const { return (heads.b * shape.heads + head()) * shape.seq_q + query(); }
+  __device__ std::int64_t statistic() const { return statistic_row(shape, heads.b, head()) + query(); }
   __device__ bool visible(std::int64_t position, std::int64_t key) const {
     return visibility_of(shape)(position, k_position(shape, keys.begin + key));
   }
@@ -110,12 +110,12 @@ template <class T>
 struct NoKeys {
   AttentionTensor out;
   float* log_sum_exp;
-  std::int64_t cols, statistics;
+  std::int64_t cols, statistics, seq, stride;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
     static_cast<T*>(out.data)[i / cols * out.row_stride + i % cols] = from_float<T>(0.0f);
-    if (log_sum_exp && i < statistics) log_sum_exp[i] = -INFINITY;
+    if (log_sum_exp && i < statistics) log_sum_exp[i / seq * stride + i % seq] = -INFINITY;
   }
 };
 
@@ -146,7 +146,7 @@ std::size_t tile_bytes(ScoreTile const& tile, std::size_t element) {
 }
 
 std::size_t statistic_bytes(AttentionShape const& s) {
-  return static_cast<std::size_t>(s.batch * s.heads * s.seq_q) * sizeof(float);
+  return static_cast<std::size_t>(statistic_row(s, s.batch - 1, s.heads - 1) + s.seq_q) * sizeof(float);
 }
 
 /// Calls `body` for each range of `step` of [range.begin, range.end).
@@ -274,7 +274,7 @@ void store_gradient(CudaStream& stream, AttentionBackwardArgs const& args, Atten
                  {reads(from, static_cast<std::size_t>(count) * sizeof(float)),
                   writes(target.data, span_bytes(keys.size(), heads.heads * dim, target.row_stride, sizeof(T)))});
   StoreGradient<T> const body{
-      from, static_cast<T*>(const_cast<void*>(target.data)), keys.size(), dim, target.row_stride, args.accumulate};
+      from, static_cast<T*>(const_cast<void*>(target.data)), keys.size(), dim, target.row_stride, args.accumulate_kv};
   for_each<1>(body, count, false, stream);
 }
 
@@ -304,7 +304,7 @@ void backward_keys(CudaStream& stream, AttentionBackwardArgs const& args, Attent
       if (seen.size() <= 0 && !first) return;
       if (seen.size() <= 0) seen = {keys.begin, keys.begin + 1};
       ScoreTile const tile{s, heads, queries, seen, score_stride(seen.size())};
-      backward_tile<T>(stream, args, tile, keys, gradients, scratch, args.accumulate || !first);
+      backward_tile<T>(stream, args, tile, keys, gradients, scratch, args.accumulate_q || !first);
     });
   }
   store_gradient<T>(stream, args, args.dk, heads, keys, s.head_dim, gradients.dk);
@@ -331,7 +331,8 @@ void attention_forward(Stream& stream, AttentionForwardArgs const& args) {
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
     if (s.seq_k == 0) {
-      NoKeys<T> const body{args.out, args.log_sum_exp, s.heads * s.value_dim, s.batch * s.heads * s.seq_q};
+      NoKeys<T> const body{args.out, args.log_sum_exp,  s.heads * s.value_dim, s.batch * s.heads * s.seq_q,
+                           s.seq_q,  statistic_row(s, 0, 1)};
       return for_each<1>(body, s.seq_q * s.batch * body.cols, false, queue);
     }
     AttentionTiles const tiles = forward_tiles(s, queue.scratch().bytes);
@@ -352,8 +353,8 @@ void attention_backward(Stream& stream, AttentionBackwardArgs const& args) {
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
     if (s.seq_k == 0) {
-      NoKeys<T> const body{args.dq, nullptr, s.heads * s.head_dim, 0};
-      if (!args.accumulate) for_each<1>(body, s.seq_q * s.batch * body.cols, false, queue);
+      NoKeys<T> const body{args.dq, nullptr, s.heads * s.head_dim, 0, s.seq_q, s.seq_q};
+      if (!args.accumulate_q) for_each<1>(body, s.seq_q * s.batch * body.cols, false, queue);
       return;
     }
     AttentionTiles const tiles = backward_tiles(s, queue.scratch().bytes);

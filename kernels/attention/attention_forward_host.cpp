@@ -58,7 +58,7 @@ void store_block(AttentionForwardArgs const& args, std::int64_t b, std::int64_t 
     float const sum = scratch.sum[i], inverse = sum > 0 ? 1.0f / sum : 0.0f;
     for (std::int64_t d = 0; d < shape.value_dim; ++d) out[i * shape.value_dim + d] *= inverse;
     if (args.log_sum_exp == nullptr) continue;
-    args.log_sum_exp[(b * shape.heads + head) * shape.seq_q + block.first() + i] =
+    args.log_sum_exp[statistic_row(shape, b, head) + block.first() + i] =
         sum > 0 ? scratch.highest[i] + std::log(sum) : minus_infinity;
   }
   unpack_head<T>(out, args.out, shape.batch, b, head, shape.value_dim, block.first(), block.rows(), 1.0f, false);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/attention/attention_math.hpp"
+
 namespace shardbench::cuda {
 namespace {
 
@@ -54,7 +56,7 @@ AttentionTiles backward_tiles(AttentionShape const& shape, std::size_t scratch_b
 TokenRange visible_keys(AttentionShape const& shape, TokenRange queries) {
   TokenRange keys{0, shape.seq_k};
   if (shape.q_positions || shape.k_positions) return keys;
-  std::int64_t const shift = shape.seq_k - shape.seq_q;
+  std::int64_t const shift = q_offset(shape);
   if (shape.mask == AttentionMask::causal) keys.end = std::clamp<std::int64_t>(queries.end + shift, 1, shape.seq_k);
   if (shape.window > 0)
     keys.begin = std::clamp<std::int64_t>(queries.begin + shift - shape.window + 1, 0, keys.end - 1);

@@ -77,6 +77,11 @@ OpCost attention_backward_cost(AttentionCostShape const& s) {
 
 double attention_backward_model_flops(AttentionCostShape const& s) { return pair_flops(s, 2, 2); }
 
+OpCost attention_merge_cost(std::int64_t rows, std::int64_t heads, std::int64_t value_dim, Dtype dtype) {
+  double const elements = product(rows, heads, value_dim), statistics = product(rows, heads);
+  return {3 * elements + 8 * statistics, 3 * size(dtype) * elements + 3 * fp32_bytes * statistics};
+}
+
 OpCost norm_forward_cost(std::int64_t rows, std::int64_t cols, Dtype dtype, bool layer_norm, bool with_residual) {
   double const elements = product(rows, cols);
   return {

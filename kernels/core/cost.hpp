@@ -59,6 +59,9 @@ OpCost attention_backward_cost(AttentionCostShape const& shape);
 /// forward).
 double attention_backward_model_flops(AttentionCostShape const& shape);
 
+/// 3 FLOPs an element and 8 a row and head: both outputs and their statistics are read, one of each is written.
+OpCost attention_merge_cost(std::int64_t rows, std::int64_t heads, std::int64_t value_dim, Dtype dtype);
+
 /// 8 FLOPs an element (layer norm) or 5 (RMS norm), 1 more with a residual.
 OpCost norm_forward_cost(std::int64_t rows, std::int64_t cols, Dtype dtype, bool layer_norm, bool with_residual);
 

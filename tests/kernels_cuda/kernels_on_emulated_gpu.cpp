@@ -35,6 +35,7 @@ KernelSet const& host_kernels() {
       .grouped_gemm = run_on_gpu<cuda::grouped_gemm>,
       .attention_forward = run_on_gpu<cuda::attention_forward>,
       .attention_backward = run_on_gpu<cuda::attention_backward>,
+      .attention_merge = run_on_gpu<cuda::attention_merge>,
       .norm_forward = run_on_gpu<cuda::norm_forward>,
       .norm_backward = run_on_gpu<cuda::norm_backward>,
       .rope = run_on_gpu<cuda::rope>,

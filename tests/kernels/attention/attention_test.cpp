@@ -110,7 +110,7 @@ Backward backward(KernelSet const& kernels, Problem const& problem, Forward& giv
   args.dk = problem.view_k(result.dk);
   args.dv = problem.view_v(result.dv);
   args.log_sum_exp = given.log_sum_exp.floats();
-  args.accumulate = accumulate;
+  args.accumulate_q = args.accumulate_kv = accumulate;
   run(kernels.attention_backward, args);
   return result;
 }
@@ -187,6 +187,108 @@ TEST(Attention, AQueryWithoutKeysGivesZeros) {
   Backward const gradient = backward(host_kernels(), problem, given, poisoned_gradients(problem), false);
   for (std::int64_t i = 0; i < 8; ++i) EXPECT_EQ(gradient.dq.at(i), 0);
   for (std::int64_t i = 4; i < 16; ++i) EXPECT_EQ(gradient.dv.at(i), 0);
+}
+
+/// A sequence as the blocks that a ring meets: three pieces, each pair of a query and a key piece on its own.
+struct Pieces {
+  std::int64_t seq, count = 3;
+  std::int64_t size() const { return seq / count; }
+  std::int64_t begin(std::int64_t piece) const { return piece * size(); }
+};
+
+AttentionTensor rows_from(AttentionTensor tensor, std::int64_t row, Dtype dtype) {
+  tensor.data = static_cast<std::byte*>(tensor.data) + row * tensor.row_stride * static_cast<std::int64_t>(bytes_of(dtype));
+  return tensor;
+}
+
+AttentionShape pair_shape(Problem const& problem, Pieces const& pieces, std::int64_t q, std::int64_t k) {
+  AttentionShape shape = problem.shape;
+  shape.seq_q = shape.seq_k = pieces.size();
+  shape.q_offset = pieces.begin(q) - pieces.begin(k);
+  return shape;
+}
+
+/// Forward in blocks: each block's output joins what its queries have so far.
+Forward forward_in_blocks(KernelSet const& kernels, Problem const& problem, Pieces const& pieces) {
+  AttentionShape const& whole = problem.shape;
+  Forward result{Tensor(whole.dtype, problem.dout.count()), Tensor(Dtype::f32, whole.batch * whole.heads * whole.seq_q)};
+  for (std::int64_t q = 0; q < pieces.count; ++q)
+    for (std::int64_t k = 0; k < pieces.count; ++k) {
+      Forward block{Tensor(whole.dtype, problem.dout.count()), Tensor(Dtype::f32, whole.batch * whole.heads * pieces.size())};
+      std::int64_t const q_row = pieces.begin(q) * whole.batch, k_row = pieces.begin(k) * whole.batch;
+      AttentionForwardArgs args;
+      args.shape = pair_shape(problem, pieces, q, k);
+      args.q = rows_from(problem.view_q(problem.q), q_row, whole.dtype);
+      args.k = rows_from(problem.view_k(problem.k), k_row, whole.dtype);
+      args.v = rows_from(problem.view_v(problem.v), k_row, whole.dtype);
+      AttentionTensor const out = rows_from(problem.view_out(result.out), q_row, whole.dtype);
+      args.out = k == 0 ? out : problem.view_out(block.out);
+      args.log_sum_exp = k == 0 ? result.log_sum_exp.floats() + pieces.begin(q) : block.log_sum_exp.floats();
+      args.shape.statistic_stride = k == 0 ? whole.seq_q : 0;
+      run(kernels.attention_forward, args);
+      if (k == 0) continue;
+      AttentionMergeArgs merge{pieces.size(), whole.batch, whole.heads, whole.value_dim, out, args.out,
+                               result.log_sum_exp.floats() + pieces.begin(q), args.log_sum_exp, whole.seq_q, whole.dtype};
+      run(kernels.attention_merge, merge);
+    }
+  return result;
+}
+
+Backward backward_in_blocks(KernelSet const& kernels, Problem const& problem, Pieces const& pieces, Forward& given) {
+  AttentionShape const& whole = problem.shape;
+  Backward result = poisoned_gradients(problem);
+  for (std::int64_t q = 0; q < pieces.count; ++q)
+    for (std::int64_t k = 0; k < pieces.count; ++k) {
+      std::int64_t const q_row = pieces.begin(q) * whole.batch, k_row = pieces.begin(k) * whole.batch;
+      auto const at = [&](AttentionTensor tensor, std::int64_t row) { return rows_from(tensor, row, whole.dtype); };
+      AttentionBackwardArgs args;
+      args.shape = pair_shape(problem, pieces, q, k);
+      args.shape.statistic_stride = whole.seq_q;
+      args.q = at(problem.view_q(problem.q), q_row), args.dq = at(problem.view_q(result.dq), q_row);
+      args.k = at(problem.view_k(problem.k), k_row), args.dk = at(problem.view_k(result.dk), k_row);
+      args.v = at(problem.view_v(problem.v), k_row), args.dv = at(problem.view_v(result.dv), k_row);
+      args.out = at(problem.view_out(given.out), q_row), args.dout = at(problem.view_out(problem.dout), q_row);
+      args.log_sum_exp = given.log_sum_exp.floats() + pieces.begin(q);
+      args.accumulate_q = k > 0;
+      args.accumulate_kv = q > 0;
+      run(kernels.attention_backward, args);
+    }
+  return result;
+}
+
+TEST(Attention, BlocksMergeToTheWhole) {
+  for (Case const& c : {Case{"causal", 21, 21, 2, 4, 2, 8, 6}, Case{"window", 30, 30, 1, 2, 2, 8, 8, AttentionMask::causal, 7},
+                        Case{"not causal", 18, 18, 1, 2, 1, 8, 8, AttentionMask::none}})
+    for (Dtype const dtype : storage_dtypes) {
+      Problem const problem(c, dtype);
+      Pieces const pieces{c.seq_q};
+      Forward expected = forward(reference_kernels(), problem);
+      Backward const gradient = backward(reference_kernels(), problem, expected, poisoned_gradients(problem), false);
+      // Partial results are rounded to the storage dtype before each merge.
+      double const limit = 4 * tolerance(dtype, 4 * (c.seq_q + c.seq_k));
+      for (KernelSet const* kernels : {&host_kernels(), &reference_kernels()}) {
+        Forward const actual = forward_in_blocks(*kernels, problem, pieces);
+        EXPECT_TRUE(close(actual.out, expected.out, limit)) << c.name << ' ' << to_string(dtype);
+        EXPECT_TRUE(close(actual.log_sum_exp, expected.log_sum_exp, tolerance(Dtype::f32, c.seq_k))) << c.name;
+        Backward const blocks = backward_in_blocks(*kernels, problem, pieces, expected);
+        EXPECT_TRUE(close(blocks.dq, gradient.dq, limit)) << c.name << ' ' << to_string(dtype);
+        EXPECT_TRUE(close(blocks.dk, gradient.dk, limit)) << c.name << ' ' << to_string(dtype);
+        EXPECT_TRUE(close(blocks.dv, gradient.dv, limit)) << c.name << ' ' << to_string(dtype);
+      }
+    }
+}
+
+TEST(Attention, MergingWithABlockThatShowsNoKeyChangesNothing) {
+  for (KernelSet const* kernels : {&host_kernels(), &reference_kernels()}) {
+    std::vector<float> out{1, 2, 3, 4}, block{5, 6, 7, 8};
+    float own[] = {0.5f, -INFINITY}, none[] = {-INFINITY, -INFINITY};
+    run(kernels->attention_merge,
+        AttentionMergeArgs{1, 1, 2, 2, {out.data(), 4}, {block.data(), 4}, own, none, 0, Dtype::f32});
+    EXPECT_EQ(out[0], 1);
+    EXPECT_EQ(out[1], 2);
+    EXPECT_EQ(own[0], 0.5f);
+    EXPECT_EQ(own[1], -INFINITY);
+  }
 }
 
 TEST(Attention, RefusesUnevenGroups) {
