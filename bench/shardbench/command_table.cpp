@@ -21,6 +21,9 @@ std::span<OptionInfo const> option_table() {
       {"timeout", "seconds", "end a configuration that takes longer (default 300)", false},
       {"microbatches", "integer >= 1", "microbatches of a step (default 8)", false},
       {"points", "FILE", "the points to run", false},
+      {"system", "NAME|FILE.yaml", "the machines: a name from `shardbench systems`, or a profile of your own", false},
+      {"stack", "NAME|FILE.yaml", "the software: a name from `shardbench systems`, or a profile of your own (default ours)",
+       false},
   };
   return table;
 }
@@ -28,6 +31,7 @@ std::span<OptionInfo const> option_table() {
 std::span<CommandInfo const> command_table() {
   static std::vector<CommandInfo> const table{
       {"models", "the models that ship: sizes and parameters", "shardbench models", {}, {}, {}, models_command},
+      {"systems", "the machines and software stacks that ship", "shardbench systems", {}, {}, {}, systems_command},
       {"strategies",
        "every parallel axis and knob, with its flag and its source",
        "shardbench strategies",
@@ -57,6 +61,14 @@ std::span<CommandInfo const> command_table() {
        {"out", "json", "spec", "resume", "timeout", "mpirun-arg"},
        {},
        sweep_command},
+      {"simulate",
+       "the step of one configuration on a system, predicted, and where its time goes",
+       "shardbench simulate --model llama3.1-405b --tp 8 --pp 16 --dp 128 --seq 8192 --global-batch 2048 --precision bf16 "
+       "--sequence-parallel --system h100-sxm --stack te-2025",
+       {"*"},
+       {"system", "stack", "out", "json", "trace"},
+       {},
+       simulate_command},
       {"schedule",
        "the table of a pipeline schedule, its bubble and its activation peak",
        "shardbench schedule --schedule 1f1b --pp 4 --microbatches 8",

@@ -22,7 +22,7 @@ class HazardTracker {
   /// Starts an op on `stream`; returns its number there. Waits are then collected by read(), write() and after_all().
   std::int64_t begin(StreamId stream) {
     stream_ = static_cast<std::size_t>(stream);
-    needed_.fill(0);
+    if (any_needed_) needed_.fill(0), any_needed_ = false;
     return ++issued_[stream_];
   }
   void read(std::int32_t instance) {
@@ -47,6 +47,7 @@ class HazardTracker {
   /// and by what the ops that it waited for had waited for themselves. A wait for compute is for all of it so far.
   template <class F>
   void finish(F&& wait) {
+    if (!any_needed_) return;
     Clock& known = known_[stream_];
     Clock const before = known;
     for (std::size_t s = 0; s < stream_count; ++s)
@@ -105,7 +106,9 @@ class HazardTracker {
   }
 
   void need(std::uint8_t stream, std::int64_t sequence) {
-    if (stream != stream_ && sequence > needed_[stream]) needed_[stream] = sequence;
+    if (stream == stream_ || sequence <= needed_[stream] || sequence <= known_[stream_][stream]) return;
+    needed_[stream] = sequence;
+    any_needed_ = true;
   }
 
   std::vector<Use> uses_;
@@ -113,6 +116,7 @@ class HazardTracker {
   std::array<Clock, stream_count> known_{};
   std::vector<History> histories_ = std::vector<History>(stream_count);
   std::size_t stream_ = 0;
+  bool any_needed_ = false;  ///< whether the op under way needs what its stream does not know to be done
 };
 
 }  // namespace shardbench

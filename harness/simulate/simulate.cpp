@@ -48,6 +48,8 @@ struct PlayOp {
   };
   std::vector<Touch> reads, writes;
   double duration[2] = {0, 0};  ///< overwriting, adding
+  double issue = 0;          ///< of the host
+  DurationModel::LinkUse use;  ///< of communication
   Op const* op = nullptr;
   StreamId stream = StreamId::compute;
   Lane lane = Lane::compute;
@@ -61,12 +63,17 @@ class StagePlayer {
         replay_(program),
         plan_(plan_memory(program, replay_)),
         tracker_(static_cast<std::size_t>(plan_.instance_count)),
-        options_(options) {
+        options_(options),
+        slowdown_(durations.slowdown_beside_communication()),
+        host_awaits_(durations.host_awaits_messages()) {
     for (Segment const& s : program.segments)
       for (Op const& op : s.ops) prepare(s, op, durations);
-    for (Run const& run : replay_.runs())
+    played_.reserve(replay_.runs().size());
+    for (Run const& run : replay_.runs()) {
       if (run.transfer && !transfers_.contains(run.transfer))
-        transfers_[run.transfer] = prepared(*run.transfer, durations.transfer_ms(program, *run.transfer));
+        transfers_[run.transfer] = {prepared(*run.transfer, durations.transfer_ms(program, *run.transfer))};
+      played_.push_back(run.transfer ? &transfers_[run.transfer] : run.segment ? &ops_[run.segment] : nullptr);
+    }
   }
 
   StepProgram const& program() const { return p_; }
@@ -115,6 +122,7 @@ class StagePlayer {
 
  private:
   static constexpr std::size_t history = 1024;
+  static constexpr auto first_receive = static_cast<StreamId>(static_cast<int>(StreamId::pipeline) + 4);
 
   PlayOp prepared(Op const& op, double duration) {
     PlayOp play;
@@ -143,6 +151,9 @@ class StagePlayer {
     bool const comm = op.stream != StreamId::compute;
     PlayOp play = prepared(op, comm ? durations.collective_ms(p_, op) : durations.compute_ms(p_, op, false));
     if (!comm && (op.accumulate || op.always_accumulate)) play.duration[1] = durations.compute_ms(p_, op, true);
+    play.issue = durations.issue_ms(p_, op);
+    if (comm) play.use = durations.link_use(p_, op);
+    if (play.use.link >= static_cast<int>(links_.size())) links_.resize(static_cast<std::size_t>(play.use.link) + 1, 0);
     ops_[&segment].push_back(std::move(play));
   }
 
@@ -183,15 +194,16 @@ class StagePlayer {
   }
 
   bool play_segment(Run const& run) {
-    auto const& ops = ops_.at(run.segment);
+    auto const& ops = *played_[run_];
     for (; op_ < ops.size(); ++op_) {
       PlayOp const& play = ops[op_];
       if (!run.runs(*play.op)) continue;
       double const ready = ready_time(play, run.microbatch);
       if (ready < 0) return false;
       auto const s = static_cast<std::size_t>(play.stream);
-      double const start = std::max(free_[s], ready);
-      double const end = start + play.duration[run.adds(*play.op) ? 1 : 0];
+      host_ = std::max(host_, host_awaits_ && awaits_message() ? ready : 0) + play.issue;
+      double const start = std::max({free_[s], ready, host_});
+      double const end = end_of(play, start, play.duration[run.adds(*play.op) ? 1 : 0]);
       if (s == 0) {
         line_.compute_ms += end - start;
         line_.awaited_ms += awaited(start);
@@ -206,17 +218,36 @@ class StagePlayer {
     return true;
   }
 
+  bool awaits_message() const {
+    return std::ranges::any_of(waits_, [](auto const& w) { return w.stream >= first_receive; });
+  }
+
+  /// When an op that starts now is over: compute is slower beside communication; communication shares its links with
+  /// what is under way on them, of which the rest is finished first.
+  double end_of(PlayOp const& play, double start, double duration) {
+    if (play.stream == StreamId::compute) {
+      if (slowdown_ == 0) return start + duration;
+      double const beside = *std::max_element(free_.begin() + 1, free_.begin() + static_cast<int>(StreamId::pipeline));
+      return start + duration + slowdown_ * std::clamp(beside - start, 0.0, duration);
+    }
+    if (play.use.link < 0) return start + duration;
+    double& busy_until = links_[static_cast<std::size_t>(play.use.link)];
+    double const shared = std::clamp(busy_until - start, 0.0, play.use.busy_ms);
+    busy_until = std::max(busy_until, start) + play.use.busy_ms;
+    return start + duration + shared;
+  }
+
   /// The part of compute's pause before `start` that a pipeline receive caused.
   double awaited(double start) const {
     double message = 0;
     for (auto const& [stream, sequence] : waits_)
-      if (static_cast<int>(stream) >= static_cast<int>(StreamId::pipeline) + 4)
+      if (stream >= first_receive)
         message = std::max(message, completion(stream, sequence));
     return message == start && start > free_[0] ? start - free_[0] : 0;
   }
 
   void post(Run const& run) {
-    PlayOp const& play = transfers_.at(run.transfer);
+    PlayOp const& play = played_[run_]->front();
     double const ready = std::max(ready_time(play, run.microbatch), 0.0);
     issued_ = false;
     ++events_;
@@ -226,8 +257,9 @@ class StagePlayer {
     // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
     double const now = std::max(ready, receives ? free_[0] : 0.0);
     (receives ? channel.receiver : channel.sender).ready.push_back(now);
-    messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1,
-                         play.stream, static_cast<std::uint32_t>(p_.labels.size()), run.microbatch, now});
+    if (options_.record_spans)
+      messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1,
+                           play.stream, static_cast<std::uint32_t>(p_.labels.size()), run.microbatch, now});
     while (channel.done.size() < std::min(channel.sender.ready.size(), channel.receiver.ready.size())) {
       std::size_t const k = channel.done.size();
       double const start =
@@ -251,13 +283,17 @@ class StagePlayer {
   HazardTracker tracker_;
   SimulationOptions options_;
   std::map<Segment const*, std::vector<PlayOp>> ops_;
-  std::map<Op const*, PlayOp> transfers_;
+  std::map<Op const*, std::vector<PlayOp>> transfers_;      ///< of one op
+  std::vector<std::vector<PlayOp> const*> played_;          ///< by run
   std::array<Channel*, stream_count> channels_{};
   std::array<double, stream_count> free_{};
   std::array<std::array<double, history>, static_cast<std::size_t>(StreamId::pipeline)> past_{};
   std::vector<HazardTracker::Wait> waits_;
   std::vector<Message> messages_;
   StageTimeline line_;
+  double slowdown_ = 0, host_ = 0;
+  bool host_awaits_ = false;
+  std::vector<double> links_;  ///< until when each is full
   std::size_t run_ = 0, op_ = 0;
   std::int64_t events_ = 0;
   bool issued_ = false;

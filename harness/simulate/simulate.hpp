@@ -16,6 +16,18 @@ class DurationModel {
   virtual double collective_ms(StepProgram const& program, Op const& op) const = 0;
   /// A message between neighbouring stages, from the moment both sides are there.
   virtual double transfer_ms(StepProgram const& program, Op const& op) const = 0;
+  /// The links that communication takes up, and for how much of its time (ms) others on them must wait.
+  struct LinkUse {
+    int link = -1;  ///< -1: none that is shared
+    double busy_ms = 0;
+  };
+  virtual LinkUse link_use(StepProgram const&, Op const&) const { return {}; }
+  /// How much slower compute is, as a share, while communication runs beside it on the device.
+  virtual double slowdown_beside_communication() const { return 0; }
+  /// Time the host takes to launch an op; it runs ahead of the device and an op starts no earlier than it is launched.
+  virtual double issue_ms(StepProgram const&, Op const&) const { return 0; }
+  /// Whether the host, too, waits where compute awaits a message, and so loses its lead.
+  virtual bool host_awaits_messages() const { return false; }
 };
 
 struct SimulationOptions {

@@ -1,0 +1,95 @@
+#include "bench/shardbench/simulated_row.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/shardbench/text.hpp"
+
+namespace shardbench {
+namespace {
+
+void set_rates(ReportRow& row, Prediction const& p, CostModel const& model, StepTotals const& totals) {
+  Experiment const& e = row.experiment;
+  double const seconds = 1e-3 * p.step_ms, samples = static_cast<double>(e.global_batch);
+  row.samples_per_s = samples / seconds;
+  row.tokens_per_s = samples * static_cast<double>(e.seq) / seconds;
+  row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
+  row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
+  row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;
+  row.peak_tflops = model.system().peak_tflops_of(e.precision);
+  row.peak_source = "system profile";
+  row.mfu_pct = 100 * *row.model_tflops_per_rank / *row.peak_tflops;
+  row.hfu_pct = 100 * *row.hardware_tflops_per_rank / *row.peak_tflops;
+}
+
+void set_memory(ReportRow& row, MemoryFit const& m) {
+  row.parameter_bytes = m.parameter_bytes;
+  row.gradient_bytes = m.gradient_bytes;
+  row.optimizer_bytes = m.optimizer_bytes;
+  row.activation_bytes = m.activation_bytes;
+  row.memory_peak_bytes = m.needed_bytes;
+  if (m.fits()) return;
+  row.outcome = Outcome::failed;
+  std::string largest;
+  for (auto const& [name, bytes] : m.largest)
+    largest += fmt::format("{}{} {}", largest.empty() ? "" : ", ", name, bytes_text(static_cast<double>(bytes)));
+  row.reason = fmt::format("out of memory: stage {} needs {} of {} (largest: {})", m.stage, bytes_text(m.needed_bytes),
+                           bytes_text(m.capacity_bytes), largest);
+}
+
+}  // namespace
+
+void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory, CostModel const& model,
+                    StepTotals const& totals) {
+  row.system = model.system().name;
+  row.software_stack = model.stack().name;
+  row.device = model.system().device.name;
+  row.device_count = row.experiment.ranks;
+  row.attention_kernel = model.stack().attention == AttentionKind::flash ? "flash" : "unfused";
+  set_breakdown(row, p.breakdown);
+  row.instrumented_step_ms = std::nullopt;
+  row.step_ms_p50 = p.step_ms;
+  row.predicted_step_ms = p.step_ms;
+  row.optimizer_ms = p.optimizer_ms;
+  for (std::size_t a = 0; a < axis_count; ++a)
+    if (totals.traffic[a].calls > 0)
+      row.payload_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].payload_bytes;
+  set_rates(row, p, model, totals);
+  set_memory(row, memory);
+}
+
+std::vector<LabelShare> label_shares(StepProgram const& program, StageTimeline const& stage) {
+  std::vector<LabelShare> shares(program.labels.size() + 1);
+  for (std::size_t i = 0; i < program.labels.size(); ++i) shares[i].label = program.labels[i];
+  shares.back().label = {"pipeline", "transfer", OpKind::send, Axis::pp};
+  for (Span const& span : stage.spans) {
+    LabelShare& share = shares[std::min<std::size_t>(span.label, program.labels.size())];
+    ++share.count;
+    share.total_ms += span.end_ms - span.start_ms;
+  }
+  std::erase_if(shares, [](LabelShare const& s) { return s.count == 0; });
+  std::ranges::stable_sort(shares, std::greater<>{}, &LabelShare::total_ms);
+  return shares;
+}
+
+std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, StepProgram const& program,
+                                       StageTimeline const& stage) {
+  std::vector<OpsRow> rows;
+  for (LabelShare const& share : label_shares(program, stage)) {
+    bool const transfer = share.label.phase == "transfer";
+    OpsRow row;
+    row.run_id = run_id;
+    row.label = share.label.name;
+    row.kind = transfer ? "send, receive" : to_string(share.label.kind);
+    row.phase = share.label.phase;
+    row.axis = transfer || is_communication(share.label.kind) ? to_string(share.label.axis) : "compute";
+    row.count = share.count;
+    row.total_ms = share.total_ms;
+    row.predicted_us = 1e3 * share.total_ms / static_cast<double>(share.count);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace shardbench

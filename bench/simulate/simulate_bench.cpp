@@ -1,0 +1,45 @@
+// Op events a second of the event simulation: bench_simulate.
+#include <benchmark/benchmark.h>
+
+#include "harness/program/lower.hpp"
+#include "harness/simulate/predict.hpp"
+
+namespace shardbench {
+namespace {
+
+void play(benchmark::State& state, std::vector<StepProgram> const& programs, DurationModel const& durations, bool spans) {
+  std::int64_t events = 0;
+  for (auto _ : state) events += simulate(programs, durations, {.record_spans = spans}).op_events;
+  state.SetItemsProcessed(events);
+}
+
+/// 1F1B, 16 stages, 512 microbatches, no operation below the chunk.
+class Unit final : public DurationModel {
+ public:
+  double compute_ms(StepProgram const&, Op const&, bool) const final { return 1; }
+  double collective_ms(StepProgram const&, Op const&) const final { return 0; }
+  double transfer_ms(StepProgram const&, Op const&) const final { return 0; }
+};
+
+void bare_schedule(benchmark::State& state) {
+  auto const programs = schedule_programs(make_schedule(ScheduleKind::one_f_one_b, state.range(0), 1, state.range(1)));
+  play(state, programs, Unit(), false);
+}
+BENCHMARK(bare_schedule)->Args({16, 512})->Args({64, 4096})->Unit(benchmark::kMillisecond);
+
+void llama_405b(benchmark::State& state) {
+  Experiment e;
+  for (auto const& [flag, value] : std::initializer_list<std::pair<char const*, char const*>>{
+           {"model", "llama3.1-405b"}, {"tp", "8"}, {"pp", "16"}, {"dp", "128"}, {"seq", "8192"}, {"global-batch", "2048"},
+           {"precision", "bf16"}, {"sequence-parallel", "true"}})
+    set_field(e, flag, value);
+  resolve(e);
+  CostModel const model(load_system("h100-sxm"), load_stack("te-2025"));
+  play(state, predict_step(e, model).programs, model, state.range(0) != 0);
+}
+BENCHMARK(llama_405b)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace shardbench
+
+BENCHMARK_MAIN();

@@ -1,0 +1,264 @@
+#include "harness/config/system_profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "harness/config/experiment.hpp"
+#include "harness/config/field_text.hpp"
+#include "harness/config/json_fields.hpp"
+#include "harness/config/yaml_value.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::size_t max_profile_bytes = std::size_t{1} << 20;
+constexpr double any = 1e12;
+constexpr Dtype precisions[] = {Dtype::f32, Dtype::bf16, Dtype::fp8};
+
+/// The members of one object of a profile; end() refuses those nobody asked for, so that a misspelt key is an error.
+class Section {
+ public:
+  explicit Section(JsonFields fields) : fields_(std::move(fields)) {}
+
+  double number(std::string_view key, double min, double max) {
+    need(key, "a number");
+    return fields_.number_or(key, 0, min, max);
+  }
+  double number_or(std::string_view key, double fallback, double min, double max) {
+    return fields_.number_or(note(key), fallback, min, max);
+  }
+  double share(std::string_view key) { return number(key, 1e-6, 1); }
+  bool flag_or(std::string_view key, bool fallback) { return fields_.flag_or(note(key), fallback); }
+  std::string text(std::string_view key) {
+    need(key, "a text");
+    return fields_.text_or(key, "");
+  }
+  std::string text_or(std::string_view key, std::string_view fallback) { return fields_.text_or(note(key), fallback); }
+  Section section(std::string_view key) {
+    need(key, "an object");
+    return Section(*fields_.object(key));
+  }
+  JsonValue const& list(std::string_view key) {
+    need(key, "a list");
+    JsonValue const& value = *fields_.value().find(key);
+    if (value.kind != JsonValue::Kind::list || value.items.empty()) fields_.fail(key, "not a list with entries");
+    return value;
+  }
+  bool has(std::string_view key) { return fields_.has(note(key)); }
+  JsonFields const& fields() const { return fields_; }
+  [[noreturn]] void fail(std::string_view key, std::string_view problem) const { fields_.fail(key, problem); }
+
+  void end() const {
+    for (auto const& [name, value] : fields_.value().members) {
+      if (known_.contains(name)) continue;
+      std::string const near = nearest_name(name, {known_.begin(), known_.end()});
+      fields_.fail(printable(name), near.empty() ? fmt::format("unknown key; allowed: {}", fmt::join(known_, ", "))
+                                                 : fmt::format("unknown key, did you mean {}?", near));
+    }
+  }
+
+ private:
+  std::string_view note(std::string_view key) {
+    known_.emplace(key);
+    return key;
+  }
+  void need(std::string_view key, std::string_view what) {
+    if (!fields_.has(note(key))) fields_.fail(key, fmt::format("missing ({})", what));
+  }
+
+  JsonFields fields_;
+  std::set<std::string, std::less<>> known_;
+};
+
+GemmProfile read_gemm(Section s) {
+  GemmProfile g;
+  g.max_efficiency = s.share("max_efficiency");
+  g.k_overhead = s.number("k_overhead", 0, 1e5);
+  g.quantisation = s.number("quantisation", 0, 1);
+  g.small_tile_penalty = s.number("small_tile_penalty", 0, 0.9);
+  g.launch_us = s.number("launch_us", 0, 1e4);
+  g.memory_efficiency = s.share("memory_efficiency");
+  g.source = s.text("source");
+  s.end();
+  return g;
+}
+
+DeviceProfile read_device(Section s) {
+  DeviceProfile d;
+  d.name = s.text("name");
+  Section peaks = s.section("peak_tflops"), gemms = s.section("gemm");
+  for (Dtype const t : precisions) {
+    if (peaks.has(to_string(t))) d.peak_tflops[t] = peaks.number(to_string(t), 1e-3, 1e6);
+    if (gemms.has(to_string(t))) d.gemm[t] = read_gemm(gemms.section(to_string(t)));
+    if (d.peak_tflops.contains(t) != d.gemm.contains(t))
+      s.fail(to_string(t), "needs both a peak_tflops and a gemm entry");
+  }
+  peaks.end(), gemms.end();
+  if (d.peak_tflops.empty()) s.fail("peak_tflops", "no precision given; allowed: fp32, bf16, fp8");
+  d.memory_gb = s.number("memory_gb", 1e-3, 1e6);
+  d.memory_gb_per_s = s.number("memory_gb_per_s", 1e-3, 1e6);
+  d.memory_efficiency = s.share("memory_efficiency");
+  d.launch_us = s.number("launch_us", 0, 1e4);
+  d.processors = static_cast<std::int64_t>(s.number("processors", 1, 1e6));
+  d.power_w = s.number_or("power_w", 0, 0, 1e5);
+  s.end();
+  return d;
+}
+
+NetworkLevel read_level(Section s) {
+  NetworkLevel n;
+  n.name = s.text("name");
+  n.devices = static_cast<std::int64_t>(s.number("devices", 0, 1e9));
+  n.bandwidth_gb_per_s = s.number("bandwidth_gb_per_s", 1e-6, 1e6);
+  n.efficiency = s.share("efficiency");
+  n.message_efficiency = s.number_or("message_efficiency", n.efficiency, 1e-6, 1);
+  n.exchange_efficiency = s.number_or("exchange_efficiency", n.efficiency, 1e-6, 1);
+  n.latency_us = s.number("latency_us", 0, 1e6);
+  n.start_us = s.number("start_us", 0, 1e6);
+  n.tree_us = s.number("tree_us", 0, 1e6);
+  n.ramp_us = s.number("ramp_us", 0, 1e6);
+  n.in_switch = s.flag_or("in_switch", false);
+  if (n.in_switch) {
+    n.in_switch_efficiency = s.share("in_switch_efficiency");
+    n.in_switch_start_us = s.number("in_switch_start_us", 0, 1e6);
+  }
+  n.oversubscription = s.number_or("oversubscription", 1, 1, 1000);
+  n.source = s.text("source");
+  s.end();
+  return n;
+}
+
+std::vector<NetworkLevel> read_network(Section& s, std::string const& file) {
+  std::vector<NetworkLevel> levels;
+  std::size_t index = 0;
+  for (JsonValue const& item : s.list("network").items) {
+    levels.push_back(read_level(Section(JsonFields(item, file, fmt::format("network[{}].", index++)))));
+    NetworkLevel const& level = levels.back();
+    if (levels.size() < 2) continue;
+    NetworkLevel const& inner = levels[levels.size() - 2];
+    if (inner.devices == 0 || (level.devices > 0 && (level.devices <= inner.devices || level.devices % inner.devices)))
+      s.fail(fmt::format("network[{}].devices", index - 1),
+             fmt::format("{} is not a multiple above the {} of the level inside it", level.devices, inner.devices));
+  }
+  return levels;
+}
+
+AttentionKind read_attention(Section& s) {
+  std::string const kind = s.text("attention");
+  if (kind == "flash") return AttentionKind::flash;
+  if (kind != "unfused") s.fail("attention", fmt::format("{} is not flash or unfused", in_quotes(kind)));
+  return AttentionKind::unfused;
+}
+
+std::string shipped_text(std::string_view name, std::span<ShippedProfile const> shipped, char const* what) {
+  std::vector<std::string> names;
+  for (ShippedProfile const& profile : shipped) {
+    if (profile.name == name) return std::string(profile.yaml);
+    names.emplace_back(profile.name);
+  }
+  std::string const path(name);
+  std::ifstream file(path, std::ios::binary);
+  if (!path.ends_with(".yaml") || !file) {
+    std::string const near = nearest_name(name, names);
+    throw InputError(fmt::format("--{}: {} is neither a shipped {} nor a readable .yaml file{}; shipped: {}", what,
+                                 in_quotes(name), what, near.empty() ? "" : fmt::format(", did you mean {}?", near),
+                                 fmt::join(names, ", ")));
+  }
+  std::string text(max_profile_bytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+std::vector<std::string> names_of(std::span<ShippedProfile const> shipped) {
+  std::vector<std::string> names;
+  for (ShippedProfile const& profile : shipped) names.emplace_back(profile.name);
+  return names;
+}
+
+}  // namespace
+
+double SystemProfile::peak_tflops_of(Dtype precision) const {
+  auto const found = device.peak_tflops.find(precision);
+  if (found != device.peak_tflops.end()) return found->second;
+  std::vector<std::string_view> known;
+  for (auto const& [dtype, peak] : device.peak_tflops) known.push_back(to_string(dtype));
+  throw InputError(fmt::format("system {}: no peak for precision {} (it has {})", name, to_string(precision),
+                               fmt::join(known, ", ")));
+}
+
+SystemProfile parse_system_profile(std::string_view yaml, std::string_view name) {
+  JsonValue const root = parse_yaml(yaml, name);
+  std::string const file(name);
+  Section s{JsonFields(root, file)};
+  SystemProfile profile;
+  profile.name = s.text("name");
+  profile.description = s.text("description");
+  profile.device = read_device(s.section("device"));
+  profile.network = read_network(s, file);
+  profile.price_per_device_hour = s.number_or("price_per_device_hour", 0, 0, 1e6);
+  profile.mtbf_device_hours = s.number_or("mtbf_device_hours", 0, 0, any);
+  for (JsonValue const& item : s.list("sources").items) {
+    if (item.kind != JsonValue::Kind::text) s.fail("sources", "an entry is not a text");
+    profile.sources.push_back(item.text);
+  }
+  s.end();
+  return profile;
+}
+
+SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name) {
+  JsonValue const root = parse_yaml(yaml, name);
+  Section s{JsonFields(root, std::string(name))};
+  SoftwareStack k;
+  k.name = s.text("name");
+  k.description = s.text("description");
+  k.source = s.text("source");
+  k.attention = read_attention(s);
+  k.attention_efficiency = s.share("attention_efficiency");
+  k.attention_backward_efficiency = s.share("attention_backward_efficiency");
+  k.gemm_derate = s.number_or("gemm_derate", 1, 0.01, 2);
+  if (s.has("linear_precision")) {
+    std::string const text = s.text("linear_precision");
+    auto const found = std::ranges::find(precisions, text, [](Dtype t) { return to_string(t); });
+    if (found == std::end(precisions) || *found == Dtype::f32)
+      s.fail("linear_precision", fmt::format("{} is not bf16 or fp8", in_quotes(text)));
+    k.linear_precision = *found;
+  }
+  k.linear_cast_bytes = s.number_or("linear_cast_bytes", 0, 0, 100);
+  k.elementwise_traffic = s.number_or("elementwise_traffic", 1, 0.01, 100);
+  k.dropout_traffic = s.number_or("dropout_traffic", 0, 0, 100);
+  k.score_traffic = s.number_or("score_traffic", 0, 0, 100);
+  k.gap_us = s.number_or("gap_us", 0, 0, 1e4);
+  k.host_us = s.number_or("host_us", 0, 0, 1e5);
+  k.host_awaits_messages = s.flag_or("host_awaits_messages", false);
+  k.step_ms = s.number_or("step_ms", 0, 0, 1e6);
+  k.tp_hidden = s.number_or("tp_hidden", 0, 0, 1);
+  k.dp_overlap = s.flag_or("dp_overlap", false);
+  k.gather_with_forward = s.flag_or("gather_with_forward", false);
+  k.scatter_gather = s.flag_or("scatter_gather", false);
+  k.gradient_bytes = s.number_or("gradient_bytes", 4, 1, 8);
+  k.compute_slowdown = s.number_or("compute_slowdown", 0, 0, 2);
+  k.saved_mask_bytes = s.number_or("saved_mask_bytes", 0, 0, 4);
+  k.saved_score_bytes = s.number_or("saved_score_bytes", 0, 0, 16);
+  k.recompute_keeps_output = s.flag_or("recompute_keeps_output", false);
+  k.reserved_gb = s.number_or("reserved_gb", 0, 0, 1e4);
+  s.end();
+  return k;
+}
+
+SystemProfile load_system(std::string_view name) {
+  return parse_system_profile(shipped_text(name, shipped_systems(), "system"), name);
+}
+
+SoftwareStack load_stack(std::string_view name) {
+  return parse_software_stack(shipped_text(name, shipped_stacks(), "stack"), name);
+}
+
+std::vector<std::string> system_names() { return names_of(shipped_systems()); }
+std::vector<std::string> stack_names() { return names_of(shipped_stacks()); }
+
+}  // namespace shardbench

@@ -1,0 +1,164 @@
+#include "harness/simulate/cost_model.hpp"
+
+#include <algorithm>
+
+#include "harness/program/count.hpp"
+#include "harness/simulate/gemm_time.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr double bytes_per_us = 1e3;  // of 1 GB/s
+constexpr double ms_per_us = 1e-3;
+
+double product(std::int64_t a, std::int64_t b) { return static_cast<double>(a) * static_cast<double>(b); }
+
+/// Elements of the residual stream that a norm or an addition handles: where a dropout would sit.
+double dropped_elements(Op const& op) {
+  if (auto const* norm = std::get_if<NormShape>(&op.shape)) return norm->residual ? product(norm->rows, norm->cols) : 0;
+  return 0;
+}
+
+}  // namespace
+
+CostModel::CostModel(SystemProfile system, SoftwareStack stack, RankLayout layout)
+    : system_(std::move(system)), stack_(std::move(stack)), layout_(std::move(layout)) {
+  if (stack_.linear_precision != Dtype::f32) static_cast<void>(system_.peak_tflops_of(stack_.linear_precision));
+  launch_us_ = system_.device.launch_us + stack_.gap_us;
+}
+
+Dtype CostModel::linear_precision(Dtype run) const {
+  return run == Dtype::bf16 && stack_.linear_precision != Dtype::f32 ? stack_.linear_precision : run;
+}
+
+double CostModel::product_us(Dtype run, double m, double n, double k, double output_bytes) const {
+  Dtype const precision = linear_precision(run);
+  auto const [found, is_new] = products_.try_emplace({static_cast<int>(precision), m, n, k, output_bytes}, 0);
+  if (!is_new) return found->second;
+  static_cast<void>(system_.peak_tflops_of(precision));
+  double us = gemm_us(system_.device, precision, m, n, k, static_cast<double>(bytes_of(precision)), output_bytes) /
+              stack_.gemm_derate;
+  // One operand is the activation, cast before every use; the other is the weight, cast once a step.
+  if (precision != run) us += stack_.linear_cast_bytes * std::max(m, n) * k / (system_.device.memory_gb_per_s * bytes_per_us);
+  return found->second = us;
+}
+
+double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) const {
+  auto const& s = std::get<GemmShape>(op.shape);
+  double const out =
+      static_cast<double>(bytes_of(program.tensors[static_cast<std::size_t>(op.outputs[0].id)].dtype)) * (adds ? 2 : 1);
+  return ms_per_us * product_us(program.precision, static_cast<double>(s.m), static_cast<double>(s.n),
+                                static_cast<double>(s.k), out);
+}
+
+double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const {
+  auto const& s = std::get<GroupedGemmShape>(op.shape);
+  double const groups = static_cast<double>(s.groups);
+  if (groups <= 0) return 0;
+  double const rows = std::max(1.0, s.expected_m / groups);
+  double const out = adds ? 8 : 2;
+  // The groups run as one kernel whose tiles fill the device together: one product with all their rows. With few rows a
+  // group memory decides, as every group's weights are read.
+  OpCost const cost = op_cost(program, op, adds);
+  double const together =
+      s.weight_gradient ? product_us(program.precision, static_cast<double>(s.m), static_cast<double>(s.n) * groups, rows, out)
+                        : product_us(program.precision, rows * groups, static_cast<double>(s.n), static_cast<double>(s.k), out);
+  return ms_per_us * std::max(together, cost.bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us));
+}
+
+double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
+  auto const& s = std::get<AttentionOpShape>(op.shape);
+  bool const forward = op.kind == OpKind::attention_forward || op.kind == OpKind::ring_attention_forward;
+  OpCost const cost = op_cost(program, op, false);
+  double const peak = system_.peak_tflops_of(program.precision) * 1e6;
+  double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
+  if (stack_.attention == AttentionKind::flash) {
+    double const rate = peak * (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
+    return ms_per_us * std::max(cost.flops / rate, cost.bytes / memory);
+  }
+  // Unfused: batched products over all pairs, and the scores pass through memory.
+  double const pairs = product(s.seq_q, s.seq_k) * product(s.batch, s.heads) * static_cast<double>(s.ring);
+  double const dims = static_cast<double>(s.head_dim + s.value_dim);
+  double const flops = (forward ? 2 : 4) * dims * pairs;
+  double const rate = peak * (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
+  return ms_per_us * (flops / rate + stack_.score_traffic * pairs / memory + 4 * launch_us_);
+}
+
+double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool adds) const {
+  OpCost const cost = op_cost(program, op, adds);
+  double const bytes = cost.bytes * stack_.elementwise_traffic + stack_.dropout_traffic * dropped_elements(op);
+  return ms_per_us * bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us);
+}
+
+double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds) const {
+  double const launch = ms_per_us * launch_us_;
+  switch (op.kind) {
+    case OpKind::gemm:
+      return launch + gemm_ms(program, op, adds);
+    case OpKind::grouped_gemm:
+      return launch + grouped_gemm_ms(program, op, adds);
+    case OpKind::attention_forward:
+    case OpKind::attention_backward:
+    case OpKind::ring_attention_forward:
+    case OpKind::ring_attention_backward:
+      return launch + attention_ms(program, op);
+    default:
+      return launch + streaming_ms(program, op, adds);
+  }
+}
+
+GroupLayout const& CostModel::layout_of(std::vector<std::int64_t> const& members) const {
+  std::tuple const key{members.front(), members.size() > 1 ? members[1] : 0, members.back(), members.size()};
+  auto const found = layouts_.find(key);
+  if (found != layouts_.end()) return found->second;
+  std::vector<std::int64_t> devices;
+  devices.reserve(members.size());
+  for (std::int64_t const rank : members) devices.push_back(layout_.device(rank));
+  return layouts_[key] = lay_out(system_.network, devices);
+}
+
+NetworkTime CostModel::network_time(OpKind kind, double payload_bytes, std::vector<std::int64_t> const& ranks) const {
+  if (ranks.size() < 2) return {};
+  return collective_us(system_.network, layout_of(ranks), kind, payload_bytes);
+}
+
+NetworkTime CostModel::network_time(StepProgram const& program, Op const& op) const {
+  Group const& group = program.groups[static_cast<std::size_t>(op.group)];
+  double payload = collective_payload(program, op);
+  auto const* shape = std::get_if<CollectiveShape>(&op.shape);
+  if (group.axis == Axis::dp && shape && shape->dtype == Dtype::f32) payload *= stack_.gradient_bytes / 4;
+  NetworkTime time = network_time(op.kind, payload, group.members);
+  if (group.axis == Axis::tp) time.total_us *= 1 - stack_.tp_hidden;
+  return time;
+}
+
+double CostModel::collective_ms(StepProgram const& program, Op const& op) const {
+  return ms_per_us * network_time(program, op).total_us;
+}
+
+double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
+  std::vector<std::int64_t> const& members = program.groups[static_cast<std::size_t>(op.group)].members;
+  GroupLayout const& pair = layout_of({program.rank, members[static_cast<std::size_t>(op.peer)]});
+  double const bytes = collective_payload(program, op);
+  auto const tp = static_cast<double>(program.degree[static_cast<std::size_t>(Axis::tp)]);
+  bool const cut = stack_.scatter_gather && tp > 1 && pair.outer_level > 0;
+  double us = message_us(system_.network[pair.outer_level], cut ? bytes / tp : bytes).total_us;
+  if (!cut) return ms_per_us * us;
+  for (Group const& group : program.groups)
+    if (group.name == "tp") us += network_time(OpKind::all_gather, bytes, group.members).total_us;
+  return ms_per_us * us;
+}
+
+double CostModel::issue_ms(StepProgram const&, Op const& op) const {
+  // Buckets of gradients and states go by in a few fused launches.
+  return op.kind == OpKind::adamw || op.stream == StreamId::dp ? 0 : ms_per_us * stack_.host_us;
+}
+
+DurationModel::LinkUse CostModel::link_use(StepProgram const& program, Op const& op) const {
+  std::vector<std::int64_t> const& members = program.groups[static_cast<std::size_t>(op.group)].members;
+  if (members.size() < 2 || op.kind == OpKind::send || op.kind == OpKind::receive) return {};
+  return {static_cast<int>(layout_of(members).outer_level), ms_per_us * network_time(program, op).wire_us};
+}
+
+}  // namespace shardbench

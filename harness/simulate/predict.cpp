@@ -1,0 +1,134 @@
+#include "harness/simulate/predict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/program/lower.hpp"
+#include "harness/simulate/stack_program.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::size_t listed_tensors = 5;
+
+std::vector<StepProgram> programs_of(Experiment const& e, SoftwareStack const& stack) {
+  std::vector<StepProgram> programs;
+  for (std::int64_t const rank : representative_ranks(e)) programs.push_back(with_stack(lower(e, rank), stack));
+  return programs;
+}
+
+void add(Breakdown& sum, Breakdown const& one, double share) {
+  sum.compute_ms += share * one.compute_ms;
+  sum.comm_ms += share * one.comm_ms;
+  sum.exposed_comm_ms += share * one.exposed_comm_ms;
+  sum.idle_ms += share * one.idle_ms;
+  sum.bubble_ms += share * one.bubble_ms;
+  for (std::size_t lane = 0; lane < static_cast<std::size_t>(Lane::size_); ++lane) {
+    sum.comm_axis_ms[lane] += share * one.comm_axis_ms[lane];
+    sum.exposed_axis_ms[lane] += share * one.exposed_axis_ms[lane];
+  }
+}
+
+double optimizer_compute_ms(StepProgram const& p, CostModel const& model) {
+  double ms = 0;
+  for (Segment const& s : p.segments)
+    if (s.kind == ActionKind::optimizer)
+      for (Op const& op : s.ops)
+        if (op.stream == StreamId::compute) ms += model.compute_ms(p, op, false);
+  return ms;
+}
+
+}  // namespace
+
+Prediction predict_step(Experiment const& e, CostModel const& model, SimulationOptions options) {
+  Prediction out;
+  static_cast<void>(model.system().peak_tflops_of(e.precision));
+  out.programs = programs_of(e, model.stack());
+  out.result = simulate(out.programs, model, options);
+  out.step_ms = out.result.step_ms + model.stack().step_ms;
+  double const share = 1 / static_cast<double>(out.programs.size());
+  for (StageTimeline const& stage : out.result.stages) add(out.breakdown, stage.breakdown, share);
+  // The fixed time of a step is nobody's work.
+  if (options.record_spans) out.breakdown.idle_ms += model.stack().step_ms;
+  out.breakdown.step_ms = out.step_ms;
+  for (StepProgram const& p : out.programs) out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, model));
+  return out;
+}
+
+MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile const& system,
+                     SoftwareStack const& stack) {
+  MemoryFit worst;
+  for (StepProgram const& p : programs) {
+    Replay const replay(p);
+    MemoryPlan const plan = plan_memory(p, replay);
+    double const needed = static_cast<double>(plan.peak_bytes()) + stack.reserved_gb * 1e9;
+    if (needed <= worst.needed_bytes) continue;
+    worst.stage = p.stage;
+    worst.parameter_bytes = static_cast<double>(plan.parameter_bytes);
+    worst.gradient_bytes = static_cast<double>(plan.gradient_bytes);
+    worst.optimizer_bytes = static_cast<double>(plan.optimizer_bytes);
+    worst.activation_bytes = static_cast<double>(plan.activation_peak_bytes);
+    worst.buffer_bytes = static_cast<double>(plan.buffer_bytes);
+    worst.needed_bytes = needed;
+    worst.largest = largest_tensors(p, plan, listed_tensors);
+  }
+  worst.reserved_bytes = stack.reserved_gb * 1e9;
+  worst.capacity_bytes = system.device.memory_gb * 1e9;
+  return worst;
+}
+
+namespace {
+
+struct Change {
+  std::string text;
+  Experiment changed;
+};
+
+/// Changes of one knob, those that cost least first.
+std::vector<Change> changes_of(Experiment const& e) {
+  std::vector<Change> changes;
+  auto const change = [&](std::string text, auto&& edit) {
+    changes.push_back({std::move(text), e});
+    edit(changes.back().changed);
+  };
+  ParallelConfig const& c = e.parallel;
+  if (c.tp > 1 && !c.sequence_parallel) change("--sequence-parallel", [](Experiment& x) { x.parallel.sequence_parallel = true; });
+  if (c.dp > 1)
+    for (int stage = c.zero_stage + 1; stage <= 3; ++stage)
+      change(fmt::format("--zero {}", stage), [&](Experiment& x) { x.parallel.zero_stage = stage; });
+  if (c.recompute == Recompute::none)
+    change("--recompute selective", [](Experiment& x) { x.parallel.recompute = Recompute::selective; });
+  if (e.micro_batch % 2 == 0)
+    change(fmt::format("--micro-batch {}", e.micro_batch / 2), [](Experiment& x) { x.micro_batch /= 2; });
+  if (c.recompute != Recompute::full)
+    change("--recompute full", [](Experiment& x) { x.parallel.recompute = Recompute::full; });
+  for (std::int64_t factor = 2; factor <= c.dp && c.dp % factor == 0; factor *= 2) {
+    change(fmt::format("--tp {} --dp {}", c.tp * factor, c.dp / factor),
+           [&](Experiment& x) { x.parallel.tp *= factor, x.parallel.dp /= factor; });
+    change(fmt::format("--pp {} --dp {}", c.pp * factor, c.dp / factor),
+           [&](Experiment& x) { x.parallel.pp *= factor, x.parallel.dp /= factor; });
+  }
+  return changes;
+}
+
+bool fits(Experiment e, SystemProfile const& system, SoftwareStack const& stack) {
+  try {
+    resolve(e);
+    return memory_fit(programs_of(e, stack), system, stack).fits();
+  } catch (InputError const&) {
+    return false;  // not a legal cut
+  }
+}
+
+}  // namespace
+
+std::string smallest_change_that_fits(Experiment const& experiment, SystemProfile const& system,
+                                      SoftwareStack const& stack) {
+  for (Change const& c : changes_of(experiment))
+    if (fits(c.changed, system, stack)) return c.text;
+  return {};
+}
+
+}  // namespace shardbench

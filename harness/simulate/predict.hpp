@@ -1,0 +1,41 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/config/experiment.hpp"
+#include "harness/simulate/cost_model.hpp"
+
+namespace shardbench {
+
+/// A step of an experiment as foretold for a system.
+struct Prediction {
+  std::vector<StepProgram> programs;  ///< of one rank a stage, as the stack runs them
+  SimulationResult result;
+  double step_ms = 0;       ///< of the slowest stage, with the stack's fixed time of a step
+  Breakdown breakdown;      ///< mean over stages; its step is step_ms. Zero without record_spans
+  double optimizer_ms = 0;  ///< compute of the optimizer on the slowest stage
+};
+
+/// Lowers a resolved experiment for one rank a stage and plays it. Throws IllegalConfig as lower() does, InputError when
+/// the system lacks the precision.
+Prediction predict_step(Experiment const& experiment, CostModel const& model, SimulationOptions options = {});
+
+/// Bytes a rank of the fullest stage needs on a system, and what is there.
+struct MemoryFit {
+  std::int64_t stage = 0;
+  double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, activation_bytes = 0, buffer_bytes = 0;
+  double reserved_bytes = 0;  ///< the stack's context, communicators and fragmentation
+  double needed_bytes = 0;    ///< all of them
+  double capacity_bytes = 0;
+  std::vector<std::pair<std::string, std::int64_t>> largest;  ///< the biggest tensors at the peak
+  bool fits() const { return needed_bytes <= capacity_bytes; }
+};
+
+MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile const& system, SoftwareStack const& stack);
+
+/// The first change to one knob, from the cheapest to the dearest, that makes the experiment fit: "recompute selective",
+/// "zero 1", ... Empty when none does.
+std::string smallest_change_that_fits(Experiment const& experiment, SystemProfile const& system,
+                                      SoftwareStack const& stack);
+
+}  // namespace shardbench

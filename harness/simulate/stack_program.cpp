@@ -1,0 +1,145 @@
+#include "harness/simulate/stack_program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace shardbench {
+namespace {
+
+/// Moves the data-parallel reductions of the last backward into the segment that runs before the optimizer.
+void defer_reductions(StepProgram& p) {
+  std::vector<Op> deferred;
+  for (Segment& s : p.segments) {
+    if (s.kind != ActionKind::backward && s.kind != ActionKind::backward_weight) continue;
+    bool const runs = std::ranges::any_of(p.actions, [&](Action const& a) {
+      return (a.kind == s.kind && a.chunk == s.chunk) ||
+             (a.kind == ActionKind::pair && s.kind == ActionKind::backward && a.pair_chunk == s.chunk);
+    });
+    auto const reduces = [](Op const& op) { return op.stream == StreamId::dp && op.when == When::last; };
+    for (Op const& op : s.ops)
+      if (runs && reduces(op)) deferred.push_back(op);
+    std::erase_if(s.ops, reduces);
+  }
+  if (deferred.empty()) return;
+  auto const is_reduce = [](Segment const& s) { return s.kind == ActionKind::reduce && s.chunk == all_chunks; };
+  auto found = std::ranges::find_if(p.segments, is_reduce);
+  if (found == p.segments.end()) {
+    p.segments.push_back({ActionKind::reduce, all_chunks, {}});
+    found = p.segments.end() - 1;
+    auto const optimizer = std::ranges::find(p.actions, ActionKind::optimizer, &Action::kind);
+    p.actions.insert(optimizer, {.kind = ActionKind::reduce, .chunk = all_chunks});
+  }
+  for (Op& op : deferred) op.when = When::every;
+  found->ops.insert(found->ops.begin(), deferred.begin(), deferred.end());
+}
+
+/// Moves the gathers of updated weights from behind the optimizer to the next step's first forward, which is this one's:
+/// steps follow each other, and each layer then waits for its own weights alone.
+void gather_with_forward(StepProgram& p) {
+  for (Segment& optimizer : p.segments) {
+    if (optimizer.kind != ActionKind::optimizer) continue;
+    auto const gathers = [](Op const& op) { return op.kind == OpKind::all_gather && op.stream == StreamId::dp; };
+    // Buckets are filled from the last parameter on, so what comes last here is needed first.
+    for (Op const& op : optimizer.ops) {
+      if (!gathers(op)) continue;
+      auto const bucket = std::ranges::find(p.buckets, op.outputs[0].id, &Bucket::weights);
+      for (Segment& s : p.segments) {
+        if (s.kind != ActionKind::forward || bucket == p.buckets.end() || s.chunk != bucket->chunk) continue;
+        s.ops.insert(s.ops.begin(), op)->when = When::first;
+      }
+    }
+    std::erase_if(optimizer.ops, gathers);
+  }
+}
+
+/// Adds a tensor that the forward op of a layer writes, in the first pass and when it is repeated, and the backward op of
+/// the layer reads.
+class Keeper {
+ public:
+  explicit Keeper(StepProgram& p) : p_(p) {}
+
+  /// `again`: whether the repeated forward op makes the tensor anew, so that the first need not be kept.
+  template <class Bytes>
+  void keep(std::string const& what, OpKind forward, OpKind backward, bool again, Bytes bytes_of_op) {
+    std::map<std::pair<std::int32_t, std::string>, TensorId> kept;
+    for (Segment const& s : p_.segments) {
+      if (s.kind != ActionKind::forward) continue;
+      for (Op const& op : s.ops)
+        if (double const bytes = op.kind == forward ? bytes_of_op(op) : 0; bytes > 0)
+          kept[key(op)] = add(fmt::format("layers.{}.{}.{}", op.layer, name(op), what), bytes, s.chunk);
+    }
+    for (Segment& s : p_.segments)
+      for (Op& op : s.ops) {
+        auto const found = kept.find(key(op));
+        if (found == kept.end()) continue;
+        if (op.kind == forward && (again || s.kind == ActionKind::forward)) op.outputs.push_back({found->second, 0, 0});
+        if (op.kind == backward) op.inputs.push_back({found->second, 0, 0});
+      }
+  }
+
+ private:
+  std::string const& name(Op const& op) const { return p_.labels[static_cast<std::size_t>(op.label)].name; }
+  std::pair<std::int32_t, std::string> key(Op const& op) const {
+    return {op.layer, op.label < 0 ? std::string() : name(op)};
+  }
+  TensorId add(std::string tensor_name, double bytes, std::int32_t chunk) {
+    Tensor t;
+    t.name = std::move(tensor_name);
+    t.role = TensorRole::temporary;
+    t.dtype = Dtype::u8;
+    t.rows = static_cast<std::int64_t>(std::ceil(bytes));
+    t.cols = 1;
+    t.expected_rows = static_cast<double>(t.rows);
+    t.chunk = chunk;
+    p_.tensors.push_back(std::move(t));
+    return static_cast<TensorId>(p_.tensors.size()) - 1;
+  }
+
+  StepProgram& p_;
+};
+
+double scores_of(Op const& op) {
+  auto const& s = std::get<AttentionOpShape>(op.shape);
+  return static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k) * static_cast<double>(s.batch * s.heads);
+}
+
+/// Elements that attention puts out, when it alone is recomputed.
+double recomputed_output(StepProgram const& p, Op const& op) {
+  auto const repeats = [&](OpKind kind) {
+    return std::ranges::any_of(p.segments, [&](Segment const& s) {
+      return std::ranges::any_of(s.ops, [&](Op const& o) { return o.flop_class == FlopClass::recompute && o.kind == kind; });
+    });
+  };
+  auto const& s = std::get<AttentionOpShape>(op.shape);
+  bool const selective = repeats(OpKind::attention_forward) && !repeats(OpKind::gemm);
+  return selective ? static_cast<double>(s.seq_q * s.batch) * static_cast<double>(s.heads * s.value_dim) : 0;
+}
+
+double elements_of(Op const& op) {
+  auto const& s = std::get<NormShape>(op.shape);
+  return s.residual ? static_cast<double>(s.rows) * static_cast<double>(s.cols) : 0;
+}
+
+}  // namespace
+
+StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
+  if (!stack.dp_overlap) defer_reductions(program);
+  if (stack.gather_with_forward) gather_with_forward(program);
+  Keeper keeper(program);
+  if (stack.saved_score_bytes > 0)
+    keeper.keep("scores", OpKind::attention_forward, OpKind::attention_backward, true,
+                [&](Op const& op) { return stack.saved_score_bytes * scores_of(op); });
+  if (stack.saved_mask_bytes > 0)
+    keeper.keep("dropout_mask", OpKind::norm_forward, OpKind::norm_backward, true,
+                [&](Op const& op) { return stack.saved_mask_bytes * elements_of(op); });
+  if (stack.recompute_keeps_output)
+    keeper.keep("kept_output", OpKind::attention_forward, OpKind::attention_backward, false, [&](Op const& op) {
+      return recomputed_output(program, op) * static_cast<double>(bytes_of(program.precision));
+    });
+  return program;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Predicts every row of tests/data/published/step_times.csv and writes how far off each prediction is.
+
+  python3 scripts/accuracy.py --binary build/bin/shardbench [--out results/accuracy] [--source NAME] [--stack FILE.yaml]
+
+step_times.csv in the output folder has a row for each published one, summary.csv the errors of each source, rows used to fit and
+rows left out apart. --source runs one source only, --stack replaces its stack; then nothing is written.
+"""
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FLAGS = ["seq", "tp", "pp", "vpp", "dp", "cp", "zero", "micro_batch", "global_batch", "recompute", "schedule", "precision"]
+
+
+def model_file(folder, spec):
+    """The --model argument of a row: a preset, or a file made from the sizes it prints."""
+    if ":" not in spec:
+        return spec
+    kind, *sizes = spec.split(":")
+    numbers = [int(s) for s in sizes]
+    if kind == "gpt":
+        names = ["num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "vocab_size"]
+        config = dict(zip(names, numbers), seq_length=8192)
+    else:
+        names = ["num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                 "vocab_size"]
+        config = dict(zip(names, numbers), model_type="llama", hidden_act="silu", max_position_embeddings=8192,
+                      rms_norm_eps=1e-5, tie_word_embeddings=False)
+    path = os.path.join(folder, spec.replace(":", "-") + ".json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    return path
+
+
+def predict(binary, folder, row, stack):
+    command = [binary, "simulate", "--json", "--system", row["system"], "--stack", stack or row["stack"],
+               "--model", model_file(folder, row["model"])]
+    for flag in FLAGS:
+        command += ["--" + flag.replace("_", "-"), row[flag]]
+    if row["sequence_parallel"] == "yes" and int(row["tp"]) > 1:
+        command.append("--sequence-parallel")
+    if row["note"] == "layer":
+        command += ["--scope", "layer"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode == 2 or not done.stdout.strip():
+        return None, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no answer"
+    answer = json.loads(done.stdout)[0]
+    step = answer["step_ms_p50"]
+    # A published layer time has no optimizer and no reduction of gradients.
+    if row["note"] == "layer":
+        step -= answer["optimizer_ms"]
+    return step, answer["reason"] or ""
+
+
+def summary_of(rows):
+    table = []
+    for source in dict.fromkeys(r["source"] for r in rows):
+        for split in ("fitted", "left out"):
+            part = [r for r in rows if r["source"] == source and r["split"] == split and r["predicted_ms"]]
+            if not part:
+                continue
+            errors = [float(r["error_pct"]) for r in part]
+            worst = max(part, key=lambda r: abs(float(r["error_pct"])))
+            size = [abs(e) for e in errors]
+            table.append({"source": source, "rows": split, "count": len(part),
+                          "mean_abs_error_pct": f"{statistics.mean(size):.2f}",
+                          "median_abs_error_pct": f"{statistics.median(size):.2f}",
+                          "bias_pct": f"{statistics.mean(errors):.2f}",
+                          "worst": worst["name"], "worst_error_pct": worst["error_pct"]})
+    return table
+
+
+def write(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", default=os.path.join(ROOT, "build/bin/shardbench"))
+    parser.add_argument("--rows", default=os.path.join(ROOT, "tests/data/published/step_times.csv"))
+    parser.add_argument("--out", default=os.path.join(ROOT, "results/accuracy"))
+    parser.add_argument("--source")
+    parser.add_argument("--stack")
+    arguments = parser.parse_args()
+    with open(arguments.rows, newline="", encoding="utf-8") as file:
+        rows = [r for r in csv.DictReader(file) if arguments.source in (None, r["source"])]
+    out = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row in rows:
+            step, remark = predict(os.path.abspath(arguments.binary), folder, row, arguments.stack)
+            measured = float(row["measured_ms"])
+            out.append({**{k: row[k] for k in ("source", "where", "name", "system", "stack", "split", "measured_ms")},
+                        "predicted_ms": f"{step:.6g}" if step else "",
+                        "error_pct": f"{100 * (step / measured - 1):.2f}" if step else "", "remark": remark})
+    table = summary_of(out)
+    if arguments.source:
+        for r in out:
+            print(f"{r['name']:<44}{r['split']:<10}{r['measured_ms']:>12}{r['predicted_ms']:>12}{r['error_pct']:>9}  {r['remark'][:90]}")
+    else:
+        os.makedirs(arguments.out, exist_ok=True)
+        write(os.path.join(arguments.out, "step_times.csv"), out)
+        write(os.path.join(arguments.out, "summary.csv"), table)
+    for r in table:
+        print(f"{r['source']:<24}{r['rows']:<10}{r['count']:>4} rows: mean {r['mean_abs_error_pct']:>6}%, median "
+              f"{r['median_abs_error_pct']:>6}%, bias {r['bias_pct']:>7}%, worst {r['worst_error_pct']}% ({r['worst']})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+#include "harness/config/system_profile.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+using namespace shardbench;
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+  fuzz::try_read(data, size, [](std::string_view text) {
+    SystemProfile const system = parse_system_profile(text, "system.yaml");
+    fuzz::require(!system.network.empty() && !system.device.peak_tflops.empty(), "a profile has a peak and a network");
+  });
+  fuzz::try_read(data, size, [](std::string_view text) {
+    SoftwareStack const stack = parse_software_stack(text, "stack.yaml");
+    fuzz::require(stack.attention_efficiency > 0, "a stack has an attention");
+  });
+  return 0;
+}

@@ -1,0 +1,89 @@
+#include "harness/config/system_profile.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/config/yaml_value.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+template <class F>
+std::string message_of(F&& call) {
+  try {
+    call();
+  } catch (InputError const& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string shipped(std::string_view name) {
+  for (ShippedProfile const& p : shipped_systems())
+    if (p.name == name) return std::string(p.yaml);
+  return {};
+}
+
+std::string replaced(std::string text, std::string const& from, std::string const& to) {
+  auto const at = text.find(from);
+  EXPECT_NE(at, text.npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(SystemProfile, EveryShippedOneIsReadAndCarriesItsName) {
+  EXPECT_EQ(shipped_systems().size(), 10u);
+  for (std::string const& name : system_names()) {
+    SystemProfile const s = load_system(name);
+    EXPECT_EQ(s.name, name);
+    EXPECT_FALSE(s.sources.empty()) << name;
+    EXPECT_EQ(s.network.back().devices, 0) << name << ": the outermost level takes any number of devices";
+    EXPECT_GT(s.peak_tflops_of(Dtype::bf16), 0) << name;
+  }
+  for (std::string const& name : stack_names()) EXPECT_EQ(load_stack(name).name, name);
+}
+
+// Case C10: values that others' tables got wrong; peaks are dense (A03).
+TEST(SystemProfile, NumbersAreThoseOfTheDataSheets) {
+  EXPECT_DOUBLE_EQ(load_system("h100-sxm").peak_tflops_of(Dtype::bf16), 989.4);
+  EXPECT_DOUBLE_EQ(load_system("a100-80gb-sxm").device.memory_gb, 80);
+  EXPECT_DOUBLE_EQ(load_system("aws-p4d").device.memory_gb, 40);
+  // Of a node of 8: 400 Gbit/s together, so 6.25 GB/s a device; 3200 Gbit/s, so 50.
+  EXPECT_DOUBLE_EQ(load_system("aws-p4d").network[1].bandwidth_gb_per_s, 400.0 / 8 / 8);
+  EXPECT_DOUBLE_EQ(load_system("aws-p5").network[1].bandwidth_gb_per_s, 3200.0 / 8 / 8);
+}
+
+TEST(SystemProfile, RefusesWhatItDoesNotKnowInOneLine) {
+  EXPECT_NE(message_of([] { load_system("h100-sx"); }).find("did you mean h100-sxm?"), std::string::npos);
+  EXPECT_NE(message_of([] { load_system("no-such-machine"); }).find("shipped: a100-80gb-sxm"), std::string::npos);
+  EXPECT_NE(message_of([] { load_stack("megatron"); }).find("neither a shipped stack"), std::string::npos);
+  std::string const text = shipped("h100-sxm");
+  auto const error = [&](std::string const& from, std::string const& to) {
+    return message_of([&] { parse_system_profile(replaced(text, from, to), "s.yaml"); });
+  };
+  EXPECT_EQ(error("  memory_gb: 80", "  memory_gb: -1"),
+            "s.yaml: device.memory_gb: -1 is not a number from 0.001 to 1000000");
+  EXPECT_EQ(error("  power_w: 700", "  power_watt: 700"), "s.yaml: device.power_watt: unknown key, did you mean power_w?");
+  EXPECT_EQ(error("  processors: 132\n", ""), "s.yaml: device.processors: missing (a number)");
+  EXPECT_EQ(error("    devices: 0", "    devices: 12"),
+            "s.yaml: network[1].devices: 12 is not a multiple above the 8 of the level inside it");
+  EXPECT_NE(error("name: h100-sxm", "name: [h100").find("not YAML"), std::string::npos);
+  std::string const peak =
+      message_of([] { static_cast<void>(load_system("a100-80gb-sxm").peak_tflops_of(Dtype::fp8)); });
+  EXPECT_EQ(peak, "system a100-80gb-sxm: no peak for precision fp8 (it has fp32, bf16)");
+}
+
+TEST(YamlValue, ReadsTypesAndRefusesReferences) {
+  JsonValue const v = parse_yaml("a: 1\nb: 2.5\nc: 'true'\nd: true\ne: [x, -3]\nf:\n", "v");
+  EXPECT_EQ(v.find("a")->integer, 1);
+  EXPECT_DOUBLE_EQ(v.find("b")->real, 2.5);
+  EXPECT_EQ(v.find("c")->text, "true");
+  EXPECT_TRUE(v.find("d")->boolean);
+  EXPECT_EQ(v.find("e")->items[1].integer, -3);
+  EXPECT_EQ(v.find("f")->kind, JsonValue::Kind::null);
+  EXPECT_EQ(message_of([] { parse_yaml("a: &x 1\nb: *x\n", "v"); }), "v:2: references to other nodes are not read");
+  EXPECT_EQ(message_of([] { parse_yaml("a: 1\na: 2\n", "v"); }), "v:2: 'a' is given twice");
+  EXPECT_NE(message_of([] { parse_yaml(std::string(40, '[') + std::string(40, ']'), "v"); }).find("nested deeper"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace shardbench

@@ -1,0 +1,149 @@
+#include "harness/simulate/cost_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/program/lower.hpp"
+#include "harness/simulate/gemm_time.hpp"
+#include "harness/simulate/predict.hpp"
+#include "harness/simulate/stack_program.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+Experiment experiment_of(std::vector<std::pair<std::string, std::string>> const& fields) {
+  Experiment e;
+  for (auto const& [flag, value] : fields) set_field(e, flag, value);
+  resolve(e);
+  return e;
+}
+
+/// The 22B model of Korthikanti et al., Table 4 and Fig. 1: seq 2048, micro-batch 4, tp 8.
+Experiment korthikanti_22b(std::vector<std::pair<std::string, std::string>> more) {
+  std::vector<std::pair<std::string, std::string>> fields{{"model", "megatron-22b"}, {"seq", "2048"}, {"tp", "8"},
+                                                          {"micro-batch", "4"},      {"global-batch", "4"}, {"precision", "bf16"}};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return experiment_of(fields);
+}
+
+double activation_bytes(Experiment const& e) {
+  CostModel const model(load_system("a100-80gb-sxm"), load_stack("megatron-2022-sp"));
+  std::vector<StepProgram> programs{with_stack(lower(e, 0), model.stack())};
+  return memory_fit(programs, model.system(), model.stack()).activation_bytes;
+}
+
+TEST(GemmTime, IsNoFasterThanPeakAndMemoryAndGrowsWithTheShape) {
+  DeviceProfile const a100 = load_system("a100-80gb-sxm").device;
+  double last = 0;
+  for (double const size : {64.0, 512.0, 1024.0, 4096.0, 8192.0}) {
+    double const us = gemm_us(a100, Dtype::bf16, size, size, size, 2, 2);
+    EXPECT_GT(us, 2 * size * size * size / (312e6));
+    EXPECT_GT(us, last);
+    last = us;
+  }
+  // One token's product reads the whole weight: memory decides, not FLOPs.
+  double const decode = gemm_us(a100, Dtype::bf16, 1, 16384, 16384, 2, 2);
+  EXPECT_NEAR(decode, 4.15 + 2.0 * 16384 * 16384 / (2039e3 * 0.727), 0.05 * decode);
+}
+
+// Measured on an A100 SXM (ai-dynamo/aiconfigurator, trtllm 1.0.0, bfloat16), products of sizes that training has.
+TEST(GemmTime, AgreesWithMeasuredProducts) {
+  DeviceProfile const a100 = load_system("a100-80gb-sxm").device;
+  struct Row {
+    double m, n, k, ms;
+  };
+  for (Row const& r : {Row{4096, 4096, 4096, 0.5141}, Row{8192, 8192, 12288, 6.2584}, Row{8192, 16384, 4096, 4.2792},
+                       Row{8192, 1024, 4096, 0.3083}, Row{2048, 4096, 12288, 0.7767}})
+    EXPECT_NEAR(gemm_us(a100, Dtype::bf16, r.m, r.n, r.k, 2, 2) / 1e3 / r.ms, 1, 0.12) << r.m << ' ' << r.n << ' ' << r.k;
+}
+
+// Case M05: 59.25 GiB without, 9.5625 GiB with sequence parallelism and selective recomputation, 48 layers; the head's
+// logits and what is alive for a moment come on top, so the layers' part is the difference of two depths.
+TEST(Memory, ActivationsOfTheStackAreKorthikantisFormulaM05) {
+  auto const per_layer = [](std::vector<std::pair<std::string, std::string>> more) {
+    auto deep = more, shallow = more;
+    deep.push_back({"layers", "12"}), shallow.push_back({"layers", "4"});
+    return (activation_bytes(korthikanti_22b(deep)) - activation_bytes(korthikanti_22b(shallow))) / 8 * 48 / 0x1p30;
+  };
+  EXPECT_NEAR(per_layer({}), 59.25, 0.05 * 59.25);
+  EXPECT_NEAR(per_layer({{"sequence-parallel", "true"}, {"recompute", "selective"}}), 9.5625, 0.05 * 9.5625);
+}
+
+// Case M05: parameters and optimizer, 18 bytes for each of the 12 L h^2 weights of the blocks' matrices.
+TEST(Memory, StatesAreEighteenBytesAParameter) {
+  Experiment e = korthikanti_22b({{"layers", "48"}, {"scope", "layer"}});
+  CostModel const model(load_system("a100-80gb-sxm"), load_stack("megatron-2022-sp"));
+  std::vector<StepProgram> programs{with_stack(lower(e, 0), model.stack())};
+  MemoryFit const m = memory_fit(programs, model.system(), model.stack());
+  double const states = (m.parameter_bytes + m.gradient_bytes + m.optimizer_bytes) / 0x1p30;
+  double matrices = 0;
+  for (Parameter const& p : programs[0].parameters)
+    if (p.global_cols > 1) matrices += static_cast<double>(p.elements());
+  EXPECT_DOUBLE_EQ(18 * matrices / 0x1p30, 45.5625);
+  EXPECT_NEAR(states, 45.5625, 0.002 * 45.5625);  // biases and norms besides
+}
+
+TEST(Memory, AMisfitNamesTensorsAndAChangeThatFits) {
+  Experiment const e = experiment_of({{"model", "megatron-7.5b"}, {"seq", "2048"}, {"dp", "8"}, {"precision", "bf16"}, {"layers", "36"}});
+  SystemProfile const system = load_system("a100-80gb-sxm");
+  SoftwareStack const stack = load_stack("ours");
+  std::vector<StepProgram> programs{lower(e, 0)};
+  MemoryFit const m = memory_fit(programs, system, stack);
+  EXPECT_FALSE(m.fits());  // 18 bytes times 7.5e9
+  EXPECT_EQ(m.largest.size(), 5u);
+  std::string const change = smallest_change_that_fits(e, system, stack);
+  EXPECT_EQ(change, "--zero 1");
+}
+
+// Case A05 through the whole prediction.
+TEST(Prediction, ASlowerNetworkMakesALongerStep) {
+  Experiment const e = experiment_of({{"model", "gpt2"}, {"layers", "2"}, {"seq", "128"}, {"tp", "2"}, {"dp", "2"}, {"pp", "2"},
+                                      {"global-batch", "8"}, {"precision", "bf16"}});
+  SystemProfile fast = load_system("pcie-box"), slow = fast;
+  for (NetworkLevel& level : slow.network) level.bandwidth_gb_per_s /= 2;
+  SoftwareStack const stack = load_stack("ours");
+  double const a = predict_step(e, CostModel(fast, stack)).step_ms, b = predict_step(e, CostModel(slow, stack)).step_ms;
+  EXPECT_GT(b, 1.2 * a);
+  EXPECT_LT(b, 2 * a);
+}
+
+TEST(Prediction, PartsAddUpToTheStep) {
+  Experiment const e = experiment_of({{"model", "gpt2"}, {"layers", "4"}, {"seq", "128"}, {"tp", "2"}, {"dp", "2"}, {"pp", "2"},
+                                      {"global-batch", "8"}, {"precision", "bf16"}});
+  Prediction const p = predict_step(e, CostModel(load_system("h100-sxm"), load_stack("te-2025")));
+  Breakdown const& b = p.breakdown;
+  EXPECT_NEAR(b.compute_ms + b.exposed_comm_ms + b.idle_ms, p.step_ms, 1e-9 * p.step_ms);
+  EXPECT_GT(p.optimizer_ms, 0);
+}
+
+TEST(Prediction, ReductionsAfterBackwardTakeLongerThanBesideIt) {
+  Experiment const e = experiment_of({{"model", "megatron-1.7b"}, {"layers", "4"}, {"seq", "1024"}, {"dp", "16"}, {"precision", "bf16"}});
+  SoftwareStack beside = load_stack("ours"), after = beside;
+  after.dp_overlap = false;
+  SystemProfile const system = load_system("a100-80gb-sxm");
+  Prediction const a = predict_step(e, CostModel(system, beside)), b = predict_step(e, CostModel(system, after));
+  EXPECT_GT(b.step_ms, a.step_ms);
+  EXPECT_EQ(a.result.op_events, b.result.op_events);
+}
+
+TEST(Prediction, ASlowHostSetsTheFloorOfASmallModel) {
+  Experiment const e = experiment_of({{"model", "gpt2"}, {"layers", "2"}, {"seq", "128"}, {"precision", "bf16"}});
+  SoftwareStack stack = load_stack("ours");
+  stack.host_us = 1000;
+  Prediction const p = predict_step(e, CostModel(load_system("h100-sxm"), stack));
+  std::int64_t launched = 0;
+  for (Segment const& s : p.programs[0].segments)
+    if (s.kind != ActionKind::optimizer) launched += static_cast<std::int64_t>(s.ops.size());
+  EXPECT_NEAR(p.step_ms, static_cast<double>(launched), 0.05 * static_cast<double>(launched));
+}
+
+TEST(Prediction, AnUnknownPrecisionIsRefused) {
+  SystemProfile const a100 = load_system("a100-80gb-sxm");
+  EXPECT_THROW(CostModel(a100, load_stack("te-2025-fp8")), InputError);
+}
+
+}  // namespace
+}  // namespace shardbench
