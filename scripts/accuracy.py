@@ -3,8 +3,8 @@
 
   python3 scripts/accuracy.py --binary build/bin/shardbench [--out results/accuracy] [--source NAME] [--stack FILE.yaml]
 
-step_times.csv in the output folder has a row for each published one, summary.csv the errors of each source, rows used to fit and
-rows left out apart. --source runs one source only, --stack replaces its stack; then nothing is written.
+step_times.csv in the output folder has a row for each published one, summary.csv the errors of each source, rows used to fit,
+rows left out, and rows that lack a field (and are scored with an assumed one) apart. --source runs one source only, --stack replaces its stack; then nothing is written.
 """
 import argparse
 import csv
@@ -62,7 +62,7 @@ def predict(binary, folder, row, stack):
 def summary_of(rows):
     table = []
     for source in dict.fromkeys(r["source"] for r in rows):
-        for split in ("fitted", "left out"):
+        for split in ("fitted", "left out", "assumed"):
             part = [r for r in rows if r["source"] == source and r["split"] == split and r["predicted_ms"]]
             if not part:
                 continue

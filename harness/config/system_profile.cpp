@@ -230,6 +230,7 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   }
   k.linear_cast_bytes = s.number_or("linear_cast_bytes", 0, 0, 100);
   k.elementwise_traffic = s.number_or("elementwise_traffic", 1, 0.01, 100);
+  k.loss_traffic = s.number_or("loss_traffic", 1, 0.01, 100);
   k.dropout_traffic = s.number_or("dropout_traffic", 0, 0, 100);
   k.score_traffic = s.number_or("score_traffic", 0, 0, 100);
   k.gap_us = s.number_or("gap_us", 0, 0, 1e4);

@@ -76,6 +76,7 @@ struct SoftwareStack {
   Dtype linear_precision = Dtype::f32;       ///< of linear layers where it is not the run's own; f32: the run's own
   double linear_cast_bytes = 0;     ///< bytes moved for each input element of a linear layer to bring it to that precision
   double elementwise_traffic = 1;   ///< memory traffic of its element-wise kernels over ours
+  double loss_traffic = 1;          ///< memory traffic of its loss over ours (fp32 logits, unfused passes)
   double dropout_traffic = 0;       ///< bytes moved per element of a branch output and block input for dropout
   double score_traffic = 0;         ///< bytes moved per attention score, forward (unfused softmax, mask, dropout)
   double gap_us = 0;                ///< pause between kernels beyond the device's own

@@ -32,8 +32,7 @@ Dtype CostModel::linear_precision(Dtype run) const {
   return run == Dtype::bf16 && stack_.linear_precision != Dtype::f32 ? stack_.linear_precision : run;
 }
 
-double CostModel::product_us(Dtype run, double m, double n, double k, double output_bytes) const {
-  Dtype const precision = linear_precision(run);
+double CostModel::product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes) const {
   auto const [found, is_new] = products_.try_emplace({static_cast<int>(precision), m, n, k, output_bytes}, 0);
   if (!is_new) return found->second;
   static_cast<void>(system_.peak_tflops_of(precision));
@@ -48,7 +47,9 @@ double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) c
   auto const& s = std::get<GemmShape>(op.shape);
   double const out =
       static_cast<double>(bytes_of(program.tensors[static_cast<std::size_t>(op.outputs[0].id)].dtype)) * (adds ? 2 : 1);
-  return ms_per_us * product_us(program.precision, static_cast<double>(s.m), static_cast<double>(s.n),
+  // The head stays in the run's precision.
+  Dtype const precision = op.layer < 0 ? program.precision : linear_precision(program.precision);
+  return ms_per_us * product_us(program.precision, precision, static_cast<double>(s.m), static_cast<double>(s.n),
                                 static_cast<double>(s.k), out);
 }
 
@@ -61,9 +62,12 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
   // The groups run as one kernel whose tiles fill the device together: one product with all their rows. With few rows a
   // group memory decides, as every group's weights are read.
   OpCost const cost = op_cost(program, op, adds);
+  Dtype const precision = linear_precision(program.precision);
+  double const n = static_cast<double>(s.n);
   double const together =
-      s.weight_gradient ? product_us(program.precision, static_cast<double>(s.m), static_cast<double>(s.n) * groups, rows, out)
-                        : product_us(program.precision, rows * groups, static_cast<double>(s.n), static_cast<double>(s.k), out);
+      s.weight_gradient
+          ? product_us(program.precision, precision, static_cast<double>(s.m), n * groups, rows, out)
+          : product_us(program.precision, precision, rows * groups, n, static_cast<double>(s.k), out);
   return ms_per_us * std::max(together, cost.bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us));
 }
 
@@ -87,7 +91,9 @@ double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
 
 double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool adds) const {
   OpCost const cost = op_cost(program, op, adds);
-  double const bytes = cost.bytes * stack_.elementwise_traffic + stack_.dropout_traffic * dropped_elements(op);
+  bool const loss = std::holds_alternative<CrossEntropyOpShape>(op.shape);
+  double const bytes = cost.bytes * (loss ? stack_.loss_traffic : stack_.elementwise_traffic) +
+                       stack_.dropout_traffic * dropped_elements(op);
   return ms_per_us * bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us);
 }
 

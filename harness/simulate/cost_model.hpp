@@ -45,7 +45,7 @@ class CostModel final : public DurationModel {
   double grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double attention_ms(StepProgram const& program, Op const& op) const;
   double streaming_ms(StepProgram const& program, Op const& op, bool adds) const;
-  double product_us(Dtype run, double m, double n, double k, double output_bytes) const;
+  double product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes) const;
   Dtype linear_precision(Dtype run) const;
   GroupLayout const& layout_of(std::vector<std::int64_t> const& members) const;
 

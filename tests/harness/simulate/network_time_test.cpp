@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include "harness/program/count.hpp"
 
 namespace shardbench {
 namespace {
@@ -79,6 +79,31 @@ TEST(NetworkTime, TreesTakeSmallAllReducesAndSwitchesLargeOnes) {
   EXPECT_EQ(large.algorithm, Algorithm::in_switch);
   // Case B05: the bus bandwidth of an in-switch sum may exceed the link's 450 GB/s.
   EXPECT_GT(8e9 / large.total_us / 1e3 * 1.75, 450);
+}
+
+// Measured bus bandwidths, GB/s: nccl-tests as published by NVIDIA (DeepOps, GTC24 S62129 and GTC25 S72583 slides),
+// microsoft/superbenchmark and stas00/ml-engineering.
+TEST(NetworkTime, AgreesWithMeasuredBusBandwidths) {
+  struct Row {
+    char const* system;
+    std::int64_t ranks;
+    OpKind kind;
+    double bytes, bus_gb_per_s;
+  };
+  double const mib = 0x1p20, gib = 0x1p30;
+  for (Row const& r :
+       {Row{"a100-80gb-sxm", 8, OpKind::all_reduce, 8 * gib, 235.26}, Row{"a100-80gb-sxm", 8, OpKind::all_gather, 8 * gib, 223.39},
+        Row{"a100-80gb-sxm", 8, OpKind::reduce_scatter, 8 * gib, 231.52}, Row{"a100-80gb-sxm", 8, OpKind::all_to_all, 8 * gib, 224.31},
+        Row{"a100-80gb-sxm", 32, OpKind::all_reduce, 4 * gib, 191.05}, Row{"h100-sxm", 8, OpKind::all_reduce, 16 * gib, 479.9},
+        Row{"h200-sxm", 8, OpKind::all_gather, 16 * gib, 361.4}, Row{"h200-sxm", 4, OpKind::all_reduce, 8 * gib, 363.3},
+        Row{"h200-sxm", 16, OpKind::all_reduce, 16 * gib, 485.66}, Row{"b200", 8, OpKind::all_reduce, 8 * gib, 838},
+        Row{"h100-sxm", 32, OpKind::all_reduce, 4 * gib, 364.8}, Row{"h100-sxm", 1024, OpKind::all_reduce, 4 * gib, 359.1},
+        Row{"h100-sxm", 8192, OpKind::all_reduce, 8 * gib, 366}, Row{"h100-sxm", 1024, OpKind::all_reduce, 128 * mib, 182.4},
+        Row{"h100-sxm", 8192, OpKind::all_reduce, 128 * mib, 158.5}}) {
+    std::vector<NetworkLevel> const n = load_system(r.system).network;
+    double const measured_us = ring_wire_bytes(r.kind, r.bytes, r.ranks) / r.bus_gb_per_s / 1e3;
+    EXPECT_NEAR(microseconds(n, range(r.ranks), r.kind, r.bytes) / measured_us, 1, 0.13) << r.system << ' ' << r.ranks << ' ' << r.bytes;
+  }
 }
 
 }  // namespace
