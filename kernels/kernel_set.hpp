@@ -7,7 +7,9 @@
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/norm/norm.hpp"
 #include "kernels/optimizer/adamw.hpp"
+#include "kernels/permute/permute.hpp"
 #include "kernels/rope/rope.hpp"
+#include "kernels/router/router.hpp"
 
 namespace shardbench {
 
@@ -38,6 +40,13 @@ struct KernelSet {
   void (*copy_block)(Stream&, CopyBlockArgs const&);
   void (*square_sum)(Stream&, SquareSumArgs const&);
   void (*scale)(Stream&, ScaleArgs const&);
+  void (*router_forward)(Stream&, RouterForwardArgs const&);
+  void (*router_backward)(Stream&, RouterBackwardArgs const&);
+  void (*expert_rows)(Stream&, ExpertRowsArgs const&);
+  void (*source_rows)(Stream&, SourceRowsArgs const&);
+  void (*permute)(Stream&, PermuteArgs const&);
+  void (*unpermute)(Stream&, UnpermuteArgs const&);
+  void (*combine_weights)(Stream&, CombineWeightsArgs const&);
 };
 
 /// Vectorised CPU kernels; GEMM goes to the CPU BLAS.

@@ -28,6 +28,13 @@ KernelSet const& cuda_kernels() {
       .copy_block = cuda::copy_block,
       .square_sum = cuda::square_sum,
       .scale = cuda::scale,
+      .router_forward = cuda::router_forward,
+      .router_backward = cuda::router_backward,
+      .expert_rows = cuda::expert_rows,
+      .source_rows = cuda::source_rows,
+      .permute = cuda::permute,
+      .unpermute = cuda::unpermute,
+      .combine_weights = cuda::combine_weights,
   };
   return set;
 }

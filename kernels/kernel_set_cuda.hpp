@@ -30,6 +30,13 @@ void column_sum(Stream& stream, ColumnSumArgs const& args);
 void copy_block(Stream& stream, CopyBlockArgs const& args);
 void square_sum(Stream& stream, SquareSumArgs const& args);
 void scale(Stream& stream, ScaleArgs const& args);
+void router_forward(Stream& stream, RouterForwardArgs const& args);
+void router_backward(Stream& stream, RouterBackwardArgs const& args);
+void expert_rows(Stream& stream, ExpertRowsArgs const& args);
+void source_rows(Stream& stream, SourceRowsArgs const& args);
+void permute(Stream& stream, PermuteArgs const& args);
+void unpermute(Stream& stream, UnpermuteArgs const& args);
+void combine_weights(Stream& stream, CombineWeightsArgs const& args);
 
 }  // namespace cuda
 }  // namespace shardbench

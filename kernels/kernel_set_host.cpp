@@ -39,6 +39,13 @@ KernelSet const& host_kernels() {
       .copy_block = enqueue<CopyBlockArgs, host::copy_block>,
       .square_sum = enqueue<SquareSumArgs, host::square_sum>,
       .scale = enqueue<ScaleArgs, host::scale>,
+      .router_forward = enqueue<RouterForwardArgs, host::router_forward>,
+      .router_backward = enqueue<RouterBackwardArgs, host::router_backward>,
+      .expert_rows = enqueue<ExpertRowsArgs, host::expert_rows>,
+      .source_rows = enqueue<SourceRowsArgs, host::source_rows>,
+      .permute = enqueue<PermuteArgs, host::permute>,
+      .unpermute = enqueue<UnpermuteArgs, host::unpermute>,
+      .combine_weights = enqueue<CombineWeightsArgs, host::combine_weights>,
   };
   host::open_blas();  // here, on the thread that sets up: opening it changes the environment
   return set;

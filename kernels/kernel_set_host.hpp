@@ -26,5 +26,12 @@ void column_sum(ColumnSumArgs const& args);
 void copy_block(CopyBlockArgs const& args);
 void square_sum(SquareSumArgs const& args);
 void scale(ScaleArgs const& args);
+void router_forward(RouterForwardArgs const& args);
+void router_backward(RouterBackwardArgs const& args);
+void expert_rows(ExpertRowsArgs const& args);
+void source_rows(SourceRowsArgs const& args);
+void permute(PermuteArgs const& args);
+void unpermute(UnpermuteArgs const& args);
+void combine_weights(CombineWeightsArgs const& args);
 
 }  // namespace shardbench::host

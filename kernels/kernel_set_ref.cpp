@@ -37,6 +37,13 @@ KernelSet const& reference_kernels() {
       .copy_block = enqueue<CopyBlockArgs, reference::copy_block>,
       .square_sum = enqueue<SquareSumArgs, reference::square_sum>,
       .scale = enqueue<ScaleArgs, reference::scale>,
+      .router_forward = enqueue<RouterForwardArgs, reference::router_forward>,
+      .router_backward = enqueue<RouterBackwardArgs, reference::router_backward>,
+      .expert_rows = enqueue<ExpertRowsArgs, reference::expert_rows>,
+      .source_rows = enqueue<SourceRowsArgs, reference::source_rows>,
+      .permute = enqueue<PermuteArgs, reference::permute>,
+      .unpermute = enqueue<UnpermuteArgs, reference::unpermute>,
+      .combine_weights = enqueue<CombineWeightsArgs, reference::combine_weights>,
   };
   return set;
 }

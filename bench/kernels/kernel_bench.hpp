@@ -85,5 +85,6 @@ void register_gemm();
 void register_attention();
 void register_block_ops();
 void register_flat_ops();
+void register_routing();
 
 }  // namespace shardbench::bench

@@ -83,6 +83,7 @@ int main(int argc, char** argv) {
   register_attention();
   register_block_ops();
   register_flat_ops();
+  register_routing();
   TableReporter table;
   if (other_format) {
     benchmark::RunSpecifiedBenchmarks();

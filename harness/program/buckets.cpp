@@ -43,6 +43,13 @@ bool meets_copy(StepProgram const& p, Parameter const& parameter) {
          });
 }
 
+/// The group that a bucket's shards are spread over: the data-parallel one it is reduced over; -1 when there is none.
+std::int32_t shard_group(StepProgram const& p, Bucket const& bucket) {
+  for (std::int32_t const group : bucket.reduce_groups)
+    if (p.groups[static_cast<std::size_t>(group)].axis == Axis::dp) return group;
+  return -1;
+}
+
 /// Position of the last op that writes one of the bucket's gradients.
 std::size_t last_writer(StepProgram const& p, Bucket const& bucket, std::vector<Op> const& ops) {
   std::size_t last = 0;
@@ -68,14 +75,17 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
   };
   bool const whole = std::ranges::any_of(
       bucket.parameters, [&](std::int32_t i) { return meets_copy(p, p.parameters[static_cast<std::size_t>(i)]); });
-  bool const sharded = e.parallel.zero_stage > 0 && e.parallel.dp > 1 && !bucket.reduce_groups.empty() && !whole;
+  std::int32_t const over = shard_group(p, bucket);
+  bool const sharded = e.parallel.zero_stage > 0 && over >= 0 && !whole;
+  auto const members = sharded ? p.groups[static_cast<std::size_t>(over)].members : std::vector<std::int64_t>{p.rank};
+  auto const shards = static_cast<std::int64_t>(members.size());
   for (std::int32_t const parameter : bucket.parameters)
     bucket.elements += (p.parameters[static_cast<std::size_t>(parameter)].elements() + 15) / 16 * 16;
   // Shards are whole vectors, so every rank's part starts aligned.
-  std::int64_t const unit = sharded ? 16 * e.parallel.dp : 16;
+  std::int64_t const unit = 16 * shards;
   bucket.elements = (bucket.elements + unit - 1) / unit * unit;
-  bucket.shard_elements = sharded ? bucket.elements / e.parallel.dp : bucket.elements;
-  bucket.shard_begin = sharded ? bucket.shard_elements * p.coordinate[dp_axis] : 0;
+  bucket.shard_elements = bucket.elements / shards;
+  bucket.shard_begin = bucket.shard_elements * (std::ranges::find(members, p.rank) - members.begin());
   std::string const name = fmt::format("bucket{}", index);
   TensorRole const full = e.parallel.zero_stage == 3 && sharded ? TensorRole::activation : TensorRole::parameter;
   bucket.weights = root(p, b, name + ".weights", full, p.precision, bucket.elements, bucket.chunk);

@@ -285,7 +285,14 @@ void GraphBuilder::accumulate(Value v, TensorRef gradient, Layout const& layout)
     slot = Gradient{gradient, layout};
     return;
   }
-  VALIDATE(slot->layout == layout, fmt::format("{}: gradients in two layouts meet", state(v).name));
+  if (slot->layout != layout) {
+    // A partial sum (of a cut branch) meets a whole gradient: both go where the value's gradient belongs.
+    take_gradient(v);
+    Layout const target = state(v).gradient->layout;
+    std::int64_t rows = state(v).rows, cols = state(v).cols;
+    gradient = move(gradient, rows, cols, layout, target, state(v).name);
+    return accumulate(v, gradient, target);
+  }
   TensorRef const sum{new_tensor(qualified(state(v).name + ".gradient"), TensorRole::temporary, program_.precision,
                                  state(v).rows, state(v).cols),
                       0, 0};

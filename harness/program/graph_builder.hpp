@@ -73,8 +73,12 @@ class GraphBuilder {
   /// Vocabulary-parallel cross-entropy; sets program.loss.
   void loss(Value logits, std::int64_t first_column);
 
-  /// Expert MLP: router, permute, dispatch, experts, combine. Returns the combined output in the layout it computed in.
+  /// x as experts take it: with one copy of the experts per tensor-parallel group, its ranks share the tokens.
+  Value moe_input(Value x);
+  /// Expert MLP over moe_input: router, permute, dispatch, experts, combine. In the layout of its input.
   Value moe(Value x);
+  /// sigmoid(x w) * y for each token, y brought to x's layout; w is a parameter [1, hidden].
+  Value gate(Value y, Value x, std::string const& name);
 
   /// Walks the tape backwards; afterwards backward ops are complete.
   void derive_backward();
@@ -144,21 +148,41 @@ class GraphBuilder {
   void linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
                        LinearSpec const& spec);
   AttentionOpShape attention_shape(std::int64_t layer) const;
-  /// Sizes of one expert layer on this rank, in rows.
+  /// Sizes of one expert layer on this rank, in rows, and where its routing lies.
   struct MoeSizes {
-    std::int64_t routed = 0;  ///< tokens * top_k that leave this rank
-    std::int64_t bound = 0;   ///< rows that may arrive
-    double expected = 0;      ///< rows that arrive under balance
-    std::int64_t local_experts = 0;
-    TensorRef counts;  ///< rows per expert
+    std::int64_t tokens = 0, slots = 0;  ///< rows of the input, and how many rows each of them sends
+    std::int64_t sent = 0, bound = 0;    ///< rows that may leave, and that may arrive
+    double expected_sent = 0, expected = 0, imbalance = 1;
+    std::int64_t peers = 1, copies = 1, local_experts = 0, capacity = 0;
+    RouterShape router;
+    TensorRef weights, indices;  ///< [tokens, top_k] of the choice
+    TensorRef rows, counts;      ///< places of the rows, and how many go to and come from each peer and expert
+    TensorRef arrivals;          ///< places of the rows that arrived, where they must be sorted
   };
+  struct ExpertWeights {
+    std::int32_t up = -1, down = -1;
+    std::int64_t up_width = 0, width = 0;  ///< this rank's cut
+  };
+  TensorRef temporary(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols);
   TensorRef routed_tensor(std::string const& name, std::int64_t bound, double expected, std::int64_t cols);
-  std::int32_t expert_weight(std::string const& name, std::int64_t rows, std::int64_t cols);
+  TensorRef constant(std::string const& name, Dtype dtype, std::int64_t count, Constant contents);
+  MoeSizes moe_sizes(std::int64_t tokens) const;
+  RouterRule router_rule() const;
+  void route(Value logits, MoeSizes& s);
+  void place_rows(MoeSizes& s);
+  ExpertWeights expert_weights();
+  std::int32_t expert_weight(std::string const& name, std::vector<std::string> const& parts, std::int64_t rows,
+                             std::int64_t cols);
   TensorRef exchange(TensorRef from, MoeSizes const& s, std::string const& name, bool to_experts);
+  TensorRef to_experts(TensorRef sorted, MoeSizes const& s, std::string const& name);
+  TensorRef from_experts(TensorRef grouped, MoeSizes const& s, std::string const& name);
   TensorRef expert_product(TensorRef rows_in, MoeSizes const& s, std::int32_t weight, std::int64_t n, std::int64_t k,
                            bool transpose, std::string const& name);
   void expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes const& s, std::int32_t weight, std::int64_t m,
                               std::int64_t n, std::string const& name);
+  TensorRef move_rows(OpKind kind, TensorRef from, TensorRef weights, MoeSizes const& s, std::string const& name);
+  TensorRef combine_gradient(TensorRef dy, TensorRef rows, MoeSizes const& s, TensorRef& dweights);
+  void router_gradient(Value logits, MoeSizes const& s, TensorRef dweights);
   void rotate(TensorRef qkv, std::int64_t stride, bool inverse);
 
   StepProgram& program_;

@@ -41,7 +41,7 @@ std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) 
       {"dp", Axis::dp, dense.group_of(rank, {"dp"})},
       {"dp_cp", Axis::dp, dense.group_of(rank, {"cp", "dp"})},
       {"pp", Axis::pp, column},
-      {"ep", Axis::ep, experts.group_of(rank, {"ep"})},
+      {"ep", Axis::ep, experts.group_of(rank, {"etp", "ep"})},
       {"edp", Axis::dp, experts.group_of(rank, {"edp"})},
       {"kv_replicas", Axis::tp, kv_replicas(e.model, tp, at[0])},
   };

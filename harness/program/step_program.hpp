@@ -9,6 +9,7 @@
 #include "harness/sharding/strategy.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/core/dtype.hpp"
+#include "kernels/router/router.hpp"
 
 namespace shardbench {
 
@@ -69,6 +70,10 @@ enum class OpKind : std::uint8_t {
   router_backward,
   permute,
   unpermute,
+  combine_weights,
+  expert_rows,
+  source_rows,
+  fetch_counts,
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -131,11 +136,21 @@ struct AdamWShape {
   std::int64_t count = 0;
 };
 struct RouterShape {
-  std::int64_t tokens = 0, experts = 0, top_k = 0, hidden = 0;
-  bool sigmoid = false;
+  RouterRule rule;
+  std::int64_t tokens = 0;
+  std::int32_t period = 1, rotation = 0;  ///< of a prescribed choice (PrescribedChoice)
 };
+/// expert_rows, source_rows and fetch_counts: rows of `experts` of each rank of `ranks`, as in kernels/permute.
+struct RowsShape {
+  std::int64_t tokens = 0, top_k = 1, experts = 0, ranks = 1, copies = 1;
+  std::int64_t earlier = 0, capacity = 0;
+};
+/// permute, unpermute, combine_weights: `tokens` rows and their `slots` places each among `sorted` rows. With `routed`
+/// the tokens are the rows that arrived.
 struct PermuteShape {
-  std::int64_t tokens = 0, top_k = 0, cols = 0;
+  std::int64_t tokens = 0, slots = 1, copies = 1, cols = 0, sorted = 0;
+  double expected_tokens = 0, expected_sorted = 0;
+  bool routed = false;
 };
 /// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message).
 struct CollectiveShape {
@@ -143,11 +158,14 @@ struct CollectiveShape {
   Dtype dtype = Dtype::f32;
   PartialOp reduce = PartialOp::sum;
   double expected_count = 0;
+  std::int64_t routed_cols = 0;  ///< all-to-all of routed rows: elements of a row; 0: equal blocks
+  bool returning = false;        ///< routed rows go back to where they came from
+  double imbalance = 1;          ///< rows of the busiest expert-parallel rank over the mean
 };
 
 using OpShape =
     std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
-                 CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, PermuteShape, CollectiveShape>;
+                 CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, RowsShape, PermuteShape, CollectiveShape>;
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
@@ -178,7 +196,9 @@ struct Op {
   BackwardPart part = BackwardPart::input;
   std::int32_t layer = -1;      ///< model layer, -1 outside the blocks
   std::int32_t label = 0;       ///< index into StepProgram::labels
-  bool host_dependent = false;  ///< needs a value on the host (routing): no CUDA graph
+  /// Its extent is a value on the host: the rows of routing, which fetch_counts read from the op's last input. No CUDA
+  /// graph.
+  bool host_dependent = false;
 };
 
 /// A line of the ops report: what the op is, without its layer.
@@ -252,6 +272,14 @@ struct Chunk {
   TensorId input = no_tensor, output = no_tensor, input_gradient = no_tensor, output_gradient = no_tensor;
 };
 
+/// A buffer whose contents never change: these integers, or scale * normal numbers by the generator's key.
+struct Constant {
+  TensorId tensor = no_tensor;
+  std::vector<std::int32_t> integers;
+  std::string key;
+  float scale = 0;
+};
+
 /// What one rank does in one step. Pure data: counted, simulated and executed from here.
 struct StepProgram {
   std::int64_t rank = 0, stage = 0;
@@ -267,6 +295,11 @@ struct StepProgram {
   PipelineSchedule schedule;    ///< of all stages
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
+  std::vector<Constant> constants;
+  /// Per token and microbatch: number * number_stride % number_period, where tokens of all samples are numbered through.
+  TensorId token_numbers = no_tensor;
+  std::int64_t number_period = 1, number_stride = 1;
+  std::int64_t etp = 1, etp_coordinate = 0;  ///< the cut of each expert; `ep` and it vary within the group "ep"
   std::int64_t first_sample = 0;  ///< global index of this rank's first sample
   Dtype precision = Dtype::f32;
 

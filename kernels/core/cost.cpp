@@ -168,4 +168,24 @@ OpCost scale_cost(std::int64_t count, Dtype dtype) {
   return {static_cast<double>(count), 2 * size(dtype) * static_cast<double>(count)};
 }
 
+OpCost router_cost(std::int64_t tokens, std::int64_t experts, std::int64_t top_k, Dtype dtype, bool backward) {
+  double const logits = product(tokens, experts);
+  return {8 * logits, size(dtype) * logits * (backward ? 2 : 1) + 2 * fp32_bytes * product(tokens, top_k)};
+}
+
+OpCost permute_cost(double tokens, double sorted, std::int64_t cols, Dtype dtype) {
+  double const width = static_cast<double>(cols);
+  return {sorted * width, size(dtype) * (tokens + sorted) * width + 2 * fp32_bytes * sorted};
+}
+
+OpCost combine_weights_cost(double tokens, double sorted, std::int64_t cols, Dtype dtype) {
+  OpCost cost = permute_cost(tokens, sorted, cols, dtype);
+  cost.flops *= 2;
+  return cost;
+}
+
+OpCost expert_rows_cost(double entries, std::int64_t experts) {
+  return {entries, fp32_bytes * (2 * entries + static_cast<double>(experts))};
+}
+
 }  // namespace shardbench

@@ -105,5 +105,13 @@ OpCost copy_block_cost(std::int64_t rows, std::int64_t cols, Dtype from, Dtype t
 OpCost square_sum_cost(std::int64_t count, Dtype dtype);
 /// A read and a write an element.
 OpCost scale_cost(std::int64_t count, Dtype dtype);
+/// Scores of every expert and the choice; backwards the logits' gradient is written too.
+OpCost router_cost(std::int64_t tokens, std::int64_t experts, std::int64_t top_k, Dtype dtype, bool backward = false);
+/// Rows of `cols` moved between token order (`tokens` of them) and expert order (`sorted`), weighted or not.
+OpCost permute_cost(double tokens, double sorted, std::int64_t cols, Dtype dtype);
+/// A product of two rows for each of `sorted` rows.
+OpCost combine_weights_cost(double tokens, double sorted, std::int64_t cols, Dtype dtype);
+/// Places of `entries` rows among `experts`.
+OpCost expert_rows_cost(double entries, std::int64_t experts);
 
 }  // namespace shardbench

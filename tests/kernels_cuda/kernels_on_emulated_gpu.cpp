@@ -53,6 +53,13 @@ KernelSet const& host_kernels() {
       .copy_block = run_on_gpu<cuda::copy_block>,
       .square_sum = run_on_gpu<cuda::square_sum>,
       .scale = run_on_gpu<cuda::scale>,
+      .router_forward = run_on_gpu<cuda::router_forward>,
+      .router_backward = run_on_gpu<cuda::router_backward>,
+      .expert_rows = run_on_gpu<cuda::expert_rows>,
+      .source_rows = run_on_gpu<cuda::source_rows>,
+      .permute = run_on_gpu<cuda::permute>,
+      .unpermute = run_on_gpu<cuda::unpermute>,
+      .combine_weights = run_on_gpu<cuda::combine_weights>,
   };
   return set;
 }

@@ -1,0 +1,117 @@
+#include "bench/kernels/kernel_bench.hpp"
+
+namespace shardbench::bench {
+namespace {
+
+/// A mixture of experts as one rank routes it.
+struct RoutedShape {
+  char const* name;
+  std::int64_t hidden;
+  RouterRule rule;
+  std::int64_t ranks;  ///< expert-parallel ranks
+};
+
+constexpr std::int64_t tokens = 1024;
+
+RoutedShape const shapes[] = {
+    {"mixtral-8x7b/ep8", 4096, {.experts = 8, .top_k = 2, .normalize = true}, 8},
+    {"qwen3-30b-a3b/ep8", 2048, {.experts = 128, .top_k = 8, .normalize = true}, 8},
+    {"deepseek-v3/ep64",
+     7168,
+     {.experts = 256, .top_k = 8, .sigmoid = true, .normalize = true, .groups = 8, .top_groups = 4, .group_best = 2},
+     64},
+};
+
+/// One routing of random logits, and the buffers that move with it.
+struct Routing {
+  Routing(RoutedShape const& s, Dtype dtype)
+      : shape(s),
+        type(dtype),
+        entries(tokens * s.rule.top_k),
+        logits(dtype, tokens * s.rule.experts),
+        dlogits(dtype, tokens * s.rule.experts),
+        weights(Dtype::f32, entries),
+        x(dtype, tokens * s.hidden),
+        sorted(dtype, entries * s.hidden),
+        indices(static_cast<std::size_t>(entries)),
+        rows(static_cast<std::size_t>(entries)),
+        counts(static_cast<std::size_t>(s.rule.experts)) {
+    KernelSet const& k = bench_kernels();
+    k.router_forward(bench_stream(), forward());
+    k.expert_rows(bench_stream(), places());
+    bench_stream().synchronize();
+  }
+  RouterForwardArgs forward() {
+    return {shape.rule, {}, logits.data(), nullptr, weights.floats(), indices.data(), tokens, type};
+  }
+  RouterBackwardArgs backward() {
+    return {shape.rule, logits.data(), indices.data(), weights.floats(), dlogits.data(), tokens, type};
+  }
+  ExpertRowsArgs places() {
+    ExpertRowsArgs args;
+    args.indices = indices.data(), args.rows = rows.data(), args.counts = counts.data();
+    args.tokens = tokens, args.top_k = shape.rule.top_k, args.experts = shape.rule.experts, args.ranks = shape.ranks;
+    return args;
+  }
+  PermuteArgs permute() {
+    return {x.data(), rows.data(), nullptr, sorted.data(), tokens, shape.rule.top_k, 1, shape.hidden, entries, type};
+  }
+  UnpermuteArgs unpermute() {
+    return {sorted.data(), rows.data(), weights.floats(), x.data(), tokens, shape.rule.top_k, 1, shape.hidden,
+            entries,       type};
+  }
+  CombineWeightsArgs combine() {
+    return {x.data(), sorted.data(), rows.data(), weights.floats(), tokens, shape.rule.top_k, 1, shape.hidden,
+            entries,  type};
+  }
+
+  RoutedShape const& shape;
+  Dtype type;
+  std::int64_t entries;
+  Buffer const logits, dlogits, weights, x, sorted;
+  std::vector<std::int32_t> indices, rows, counts;
+};
+
+void add_shape(RoutedShape const& s, Dtype dtype) {
+  auto const add = [&](char const* op, auto body) {
+    add_benchmark(std::string(op) + '/' + s.name + '/' + std::string(to_string(dtype)), body);
+  };
+  KernelSet const& k = bench_kernels();
+  double const t = static_cast<double>(tokens), sorted = t * static_cast<double>(s.rule.top_k);
+  OpCost const moved = permute_cost(t, sorted, s.hidden, dtype);
+  add("router_forward", [&s, &k, dtype](benchmark::State& state) {
+    Routing r(s, dtype);
+    time_kernel(state, k.router_forward, r.forward(),
+                router_cost(tokens, s.rule.experts, s.rule.top_k, dtype));
+  });
+  add("router_backward", [&s, &k, dtype](benchmark::State& state) {
+    Routing r(s, dtype);
+    time_kernel(state, k.router_backward, r.backward(),
+                router_cost(tokens, s.rule.experts, s.rule.top_k, dtype, true));
+  });
+  add("expert_rows", [&s, &k, dtype, sorted](benchmark::State& state) {
+    Routing r(s, dtype);
+    time_kernel(state, k.expert_rows, r.places(), expert_rows_cost(sorted, s.rule.experts));
+  });
+  add("permute", [&s, &k, dtype, moved](benchmark::State& state) {
+    Routing r(s, dtype);
+    time_kernel(state, k.permute, r.permute(), moved);
+  });
+  add("unpermute", [&s, &k, dtype, moved](benchmark::State& state) {
+    Routing r(s, dtype);
+    time_kernel(state, k.unpermute, r.unpermute(), moved);
+  });
+  add("combine_weights", [&s, &k, dtype, t, sorted](benchmark::State& state) {
+    Routing r(s, dtype);
+    time_kernel(state, k.combine_weights, r.combine(), combine_weights_cost(t, sorted, s.hidden, dtype));
+  });
+}
+
+}  // namespace
+
+void register_routing() {
+  for (RoutedShape const& s : shapes)
+    for (Dtype const dtype : bench_dtypes) add_shape(s, dtype);
+}
+
+}  // namespace shardbench::bench
