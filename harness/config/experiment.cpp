@@ -92,6 +92,26 @@ void check_phase(Experiment const& e, Reasons& reasons) {
     reasons.push_back("sequence-parallel: given, a decoded token is not cut; legal: false");
 }
 
+/// A token visits an expert once, so the busiest expert has at most all tokens.
+void check_routing(Experiment const& e, Reasons& reasons) {
+  if (!e.model.moe) {
+    if (e.router_skew > 0 || e.capacity > 0 || e.routing != RoutingKind::prescribed)
+      reasons.push_back(fmt::format("{}: given, {} has no experts", e.router_skew > 0 ? "router-skew" : e.capacity > 0 ? "capacity" : "routing", e.model.name));
+    return;
+  }
+  MoeConfig const& moe = *e.model.moe;
+  double const most = static_cast<double>(moe.experts) / static_cast<double>(moe.top_k);
+  if (e.router_skew != 0 && !(e.router_skew >= 1 && e.router_skew <= most))
+    reasons.push_back(fmt::format("router-skew: {} given; legal: 0 (balance), or 1 to {:.4g} = {} experts / top {}",
+                                  e.router_skew, most, moe.experts, moe.top_k));
+  if (e.router_skew > 1 && e.routing == RoutingKind::learned)
+    reasons.push_back(fmt::format("router-skew: {} given, learned routing has its own; legal: 0", e.router_skew));
+  if (e.routing == RoutingKind::learned && e.check && e.precision != Dtype::f32)
+    reasons.push_back(fmt::format(
+        "routing: learned with check in {}: roundings change the choice among near equals; legal: prescribed, or fp32",
+        to_string(e.precision)));
+}
+
 /// FP8 products need multiples of 16 in the local widths and of 8 in the tokens (case S08).
 void check_fp8(Experiment const& e, Reasons& reasons) {
   if (e.precision != Dtype::fp8 || e.model.yolo) return;
@@ -121,6 +141,21 @@ std::string_view to_string(PhaseKind phase) {
   return names.at(static_cast<std::size_t>(phase));
 }
 
+std::string_view to_string(RoutingKind routing) {
+  constexpr std::array<std::string_view, 2> names{"prescribed", "learned"};
+  static_assert(names.size() == static_cast<std::size_t>(RoutingKind::size_));
+  return names.at(static_cast<std::size_t>(routing));
+}
+
+std::vector<std::string> warnings(Experiment const& e) {
+  if (!e.model.moe || e.capacity == 0) return {};
+  MoeConfig const& moe = *e.model.moe;
+  if (e.capacity * static_cast<double>(moe.top_k) < static_cast<double>(moe.experts)) return {};
+  return {fmt::format("capacity: {} x top {} is at least the {} experts, so every expert may take every token and none "
+                      "is dropped; 0 says the same",
+                      e.capacity, moe.top_k, moe.experts)};
+}
+
 std::string_view to_string(DeviceKind device) {
   constexpr std::array<std::string_view, 4> names{"auto", "cpu", "cuda", "cuda-emulated"};
   static_assert(names.size() == static_cast<std::size_t>(DeviceKind::size_));
@@ -137,6 +172,7 @@ std::vector<std::string> illegal_reasons(Experiment const& e) {
   if (reasons.empty()) check_schedule(e, reasons);
   check_seq(e, reasons);
   check_phase(e, reasons);
+  check_routing(e, reasons);
   check_fp8(e, reasons);
   return reasons;
 }

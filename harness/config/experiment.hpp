@@ -12,10 +12,13 @@ namespace shardbench {
 
 enum class Scope : std::uint8_t { layer, model, size_ };
 enum class PhaseKind : std::uint8_t { train, prefill, decode, size_ };
+/// Who chooses the experts: prescribed loads (balanced, or by router_skew), or the router's own scores.
+enum class RoutingKind : std::uint8_t { prescribed, learned, size_ };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda, cuda_emulated, size_ };
 std::string_view to_string(Scope scope);
 std::string_view to_string(PhaseKind phase);
 std::string_view to_string(DeviceKind device);
+std::string_view to_string(RoutingKind routing);
 
 /// One configuration: what to run and how to measure it. Plain data with defaults; validate() after reading.
 struct Experiment {
@@ -33,7 +36,8 @@ struct Experiment {
   DeviceKind device = DeviceKind::automatic;
   std::int64_t ranks = 0;  ///< 0: as many as the cut needs
   double bucket_mb = 25;   ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
-  double router_skew = 0;  ///< 0: forced balance
+  RoutingKind routing = RoutingKind::prescribed;
+  double router_skew = 0;  ///< rows of the busiest expert over the mean, 0: forced balance
   double capacity = 0;     ///< expert capacity factor, 0: dropless
   bool check = false;
   bool verify_collectives = false;
@@ -66,6 +70,9 @@ std::string nearest_name(std::string_view text, std::vector<std::string> const& 
 /// Every rule that the experiment breaks: illegal_reasons(model, parallel) and those that need batch, seq, schedule or
 /// phase.
 std::vector<std::string> illegal_reasons(Experiment const& experiment);
+
+/// What is legal and yet hardly meant, a line each: a capacity that no token can exceed (case E03).
+std::vector<std::string> warnings(Experiment const& experiment);
 
 /// Fills what was left open (seq, global_batch, ranks, schedule from vpp) from the model and checks every rule.
 /// Throws InputError for bad values and IllegalConfig for cuts that the model or the rank count does not allow.

@@ -130,7 +130,9 @@ void add_run_fields(std::vector<Field>& t) {
   t.push_back(integer("ranks", "processes; as many as the cut needs when not given", 1, batch_limit, SB_FIELD(ranks)));
   t.push_back(number("bucket-mb", "gradient bucket of data parallelism, MB", 0.001, number_limit, SB_FIELD(bucket_mb)));
   t.push_back(
-      number("router-skew", "imbalance of expert routing, 0 forces balance", 0, number_limit, SB_FIELD(router_skew)));
+      number("router-skew", "rows of the busiest expert over the mean, 0 forces balance", 0, number_limit, SB_FIELD(router_skew)));
+  t.push_back(choice("routing", "who chooses experts: prescribed loads, or the router's scores", all_of<RoutingKind>(),
+                     SB_FIELD(routing)));
   t.push_back(number("capacity", "expert capacity factor, 0 drops no token", 0, number_limit, SB_FIELD(capacity)));
   t.push_back(toggle("check", "compare with the unsharded step", SB_FIELD(check)));
   t.push_back(toggle("verify-collectives", "check kind, size, group and order of collectives across ranks",

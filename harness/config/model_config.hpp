@@ -28,6 +28,7 @@ struct MoeConfig {
   bool normalize_top_k = false;            ///< the chosen weights are scaled to sum 1
   std::int64_t groups = 1;                 ///< expert groups of the router
   std::int64_t top_groups = 1;             ///< groups a token may choose from
+  double routed_scale = 1;                 ///< factor on the weights of the routed experts (DeepSeek)
 };
 
 /// Multi-head latent attention (DeepSeek-V2).

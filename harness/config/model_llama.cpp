@@ -164,7 +164,9 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
   moe.normalize_top_k = fields.flag_or("norm_topk_prob", type == "mixtral" || type == "deepseek_v3");
   moe.groups = fields.size_or("n_group", 1, max_heads);
   moe.top_groups = fields.size_or("topk_group", moe.groups, max_heads);
-  if (moe.experts % moe.groups != 0 || moe.top_groups > moe.groups)
+  moe.routed_scale = fields.number_or("routed_scaling_factor", 1, 1e-6, 1e6);
+  if (moe.experts % moe.groups != 0 || moe.top_groups > moe.groups ||
+      moe.top_k > moe.experts / moe.groups * moe.top_groups)
     fields.fail("n_group", fmt::format("{} groups (topk_group {}) do not fit {} experts", moe.groups, moe.top_groups,
                                        moe.experts));
   read_expert_layers(fields, type, model, moe);

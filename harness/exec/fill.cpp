@@ -62,6 +62,7 @@ void Runner::initialize(std::uint64_t seed) {
   fill_parameters(seed);
   fill_inputs(seed);
   fill_borders(seed);
+  fill_constants(seed);
   stream.synchronize();
 }
 
@@ -103,6 +104,15 @@ void Runner::fill_inputs(std::uint64_t seed) {
   std::vector<std::int32_t> positions;
   for (std::int64_t s = 0; s < p.local_seq; ++s) positions.push_back(static_cast<std::int32_t>(first + s));
   put(device_, at(p.positions, 0), positions, stream);
+  for (std::int32_t m = 0; p.token_numbers != no_tensor && m < static_cast<std::int32_t>(p.microbatches); ++m) {
+    std::vector<std::int32_t> numbers;
+    for (std::int32_t const position : positions)
+      for (std::int64_t b = 0; b < p.micro_batch; ++b) {
+        std::int64_t const number = (p.first_sample + m * p.micro_batch + b) * p.seq + position;
+        numbers.push_back(static_cast<std::int32_t>(number % p.number_period * p.number_stride % p.number_period));
+      }
+    put(device_, at(p.token_numbers, m), numbers, stream);
+  }
   if (p.ids == no_tensor) return;
   std::vector<std::int32_t> per_token;
   for (std::int32_t const position : positions)
@@ -118,6 +128,20 @@ void Runner::fill_inputs(std::uint64_t seed) {
       }
     put(device_, at(p.ids, m), ids, stream);
     put(device_, at(p.targets, m), targets, stream);
+  }
+}
+
+void Runner::fill_constants(std::uint64_t seed) {
+  Stream& stream = *queue(StreamId::compute).stream;
+  for (Constant const& c : program_.constants) {
+    if (c.key.empty()) {
+      put(device_, Operands(program_, plan_, arena_, 0).at({c.tensor, 0, 0}), c.integers, stream);
+      continue;
+    }
+    std::vector<float> values(static_cast<std::size_t>(program_.tensors[static_cast<std::size_t>(c.tensor)].elements()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = c.scale * random_normal(tensor_key(seed, c.key), static_cast<std::uint64_t>(i));
+    write(c.tensor, values);
   }
 }
 

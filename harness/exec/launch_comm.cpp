@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "harness/comm/verify.hpp"
 #include "harness/program/count.hpp"
@@ -17,7 +18,7 @@ constexpr int announcement = 64;
 
 }  // namespace
 
-PreparedCall prepare_call(Op const& op, Operands const& data) {
+PreparedCall prepare_call(Op const& op, Operands const& data, std::optional<RoutedCounts> const& counts) {
   auto const& s = std::get<CollectiveShape>(op.shape);
   auto const count = static_cast<std::size_t>(s.count);
   PreparedCall call;
@@ -26,13 +27,24 @@ PreparedCall prepare_call(Op const& op, Operands const& data) {
   call.peer = op.peer, call.tag = op.tag;
   if (!op.inputs.empty()) call.from = {data.at(op.inputs[0]), count, s.dtype};
   if (!op.outputs.empty()) call.to = {data.at(op.outputs[0]), count, s.dtype};
+  if (s.routed_cols == 0) return call;
+  // Rows as they were routed: out by what this rank sends, and back by what it was sent.
+  for (std::int64_t peer = 0; peer < counts->peers(); ++peer) {
+    auto const sent = static_cast<std::size_t>(counts->sent(peer) * s.routed_cols),
+               received = static_cast<std::size_t>(counts->received(peer) * s.routed_cols);
+    call.send_counts.push_back(s.returning ? received : sent);
+    call.receive_counts.push_back(s.returning ? sent : received);
+  }
+  call.from.count = std::accumulate(call.send_counts.begin(), call.send_counts.end(), std::size_t{0});
+  call.to.count = std::accumulate(call.receive_counts.begin(), call.receive_counts.end(), std::size_t{0});
   return call;
 }
 
 void PreparedCall::verify() const {
   bool const message = kind == OpKind::send || kind == OpKind::receive;
   if (!verifier || message) return;
-  verify_same_call(*verifier, {to_string(kind), from.bytes(), group_name, order});
+  // What each rank sends of routed rows is its own.
+  verify_same_call(*verifier, {to_string(kind), send_counts.empty() ? from.bytes() : 0, group_name, order});
 }
 
 void PreparedCall::call() const {
@@ -49,8 +61,9 @@ void PreparedCall::call() const {
       communicator->all_gather(share(from), to, *stream);
       break;
     case OpKind::all_to_all: {
-      std::vector<std::size_t> const counts(size, from.count / size);
-      communicator->all_to_all(from, counts, to, counts, *stream);
+      std::vector<std::size_t> const equal(size, from.count / size);
+      bool const routed = !send_counts.empty();
+      communicator->all_to_all(from, routed ? send_counts : equal, to, routed ? receive_counts : equal, *stream);
       break;
     }
     case OpKind::send:

@@ -1,8 +1,10 @@
 #pragma once
+#include <optional>
 #include <string_view>
 
 #include "harness/comm/communicator.hpp"
 #include "harness/exec/operands.hpp"
+#include "harness/exec/routed_counts.hpp"
 #include "harness/record/timeline.hpp"
 
 namespace shardbench {
@@ -11,6 +13,7 @@ namespace shardbench {
 struct PreparedCall {
   OpKind kind = OpKind::all_reduce;
   BufferView from, to;
+  std::vector<std::size_t> send_counts, receive_counts;  ///< elements by peer of an all-to-all of routed rows
   ReduceOp reduce = ReduceOp::sum;
   int peer = -1, tag = 0;
   Communicator* communicator = nullptr;
@@ -32,7 +35,7 @@ struct PreparedCall {
 };
 
 /// Operands of a communication op; communicator, queue and timeline are the caller's to fill in.
-PreparedCall prepare_call(Op const& op, Operands const& operands);
+PreparedCall prepare_call(Op const& op, Operands const& operands, std::optional<RoutedCounts> const& counts = {});
 
 /// FLOPs of an op for its range's payload.
 double op_cost_flops(StepProgram const& program, Op const& op, bool adds);

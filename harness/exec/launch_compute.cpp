@@ -19,10 +19,13 @@ struct Launch {
   bool adds;
   OptimizerSettings const& optimizer;
   std::int64_t step;
+  std::optional<RoutedCounts> const& counts;
 
   TensorRef const& in(std::size_t i) const { return op.inputs[i]; }
   TensorRef const& out(std::size_t i) const { return op.outputs[i]; }
   Dtype precision() const { return data.program().precision; }
+  /// Rows that routing brought here, or `rows` where it has no say.
+  std::int64_t rows_here(std::int64_t rows) const { return counts ? counts->total_received() : rows; }
 };
 
 void gemm(Launch const& l) {
@@ -112,13 +115,13 @@ void rope(Launch const& l) {
 void activation_forward(Launch const& l) {
   auto const& s = std::get<ActivationShape>(l.op.shape);
   l.kernels.activation_forward(
-      l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.precision()});
+      l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.out(0)), l.rows_here(s.rows), s.cols, l.precision()});
 }
 
 void activation_backward(Launch const& l) {
   auto const& s = std::get<ActivationShape>(l.op.shape);
   l.kernels.activation_backward(l.stream, {s.kind, s.gated, l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)),
-                                           s.rows, s.cols, l.precision()});
+                                           l.rows_here(s.rows), s.cols, l.precision()});
 }
 
 void embedding_forward(Launch const& l) {
@@ -192,6 +195,69 @@ void adamw(Launch const& l) {
   l.kernels.adamw(l.stream, a);
 }
 
+void grouped_gemm(Launch const& l) {
+  auto const& s = std::get<GroupedGemmShape>(l.op.shape);
+  std::vector<std::int32_t> const offsets = l.counts->expert_offsets();
+  GroupedGemmArgs a;
+  a.a = l.data.at(l.in(0)), a.b = l.data.at(l.in(1)), a.c = l.data.at(l.out(0));
+  a.offsets = offsets.data();
+  a.groups = s.groups, a.m = s.m, a.n = s.n, a.k = s.k;
+  a.transpose_b = s.transpose_b, a.weight_gradient = s.weight_gradient;
+  a.beta = l.adds ? 1.0f : 0.0f;
+  a.input_dtype = l.data.dtype(l.in(0)), a.output_dtype = l.data.dtype(l.out(0));
+  l.kernels.grouped_gemm(l.stream, a);
+}
+
+void router_forward(Launch const& l) {
+  auto const& s = std::get<RouterShape>(l.op.shape);
+  PrescribedChoice const prescribed{l.data.as<std::int32_t>(l.in(2)), l.data.as<std::int32_t>(l.in(3)), s.period,
+                                    s.rotation};
+  l.kernels.router_forward(l.stream, {s.rule, prescribed, l.data.at(l.in(0)), l.data.as<float>(l.in(1)),
+                                      l.data.as<float>(l.out(0)), l.data.as<std::int32_t>(l.out(1)), s.tokens,
+                                      l.data.dtype(l.in(0))});
+}
+
+void router_backward(Launch const& l) {
+  auto const& s = std::get<RouterShape>(l.op.shape);
+  l.kernels.router_backward(l.stream, {s.rule, l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)),
+                                       l.data.as<float>(l.in(2)), l.data.at(l.out(0)), s.tokens,
+                                       l.data.dtype(l.in(0))});
+}
+
+void expert_rows(Launch const& l) {
+  auto const& s = std::get<RowsShape>(l.op.shape);
+  l.kernels.expert_rows(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.as<std::int32_t>(l.in(1)),
+                                   l.data.as<std::int32_t>(l.out(0)), l.data.as<std::int32_t>(l.out(1)), s.tokens,
+                                   s.top_k, s.experts, s.ranks, s.copies, s.earlier, s.capacity});
+}
+
+void source_rows(Launch const& l) {
+  auto const& s = std::get<RowsShape>(l.op.shape);
+  l.kernels.source_rows(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.as<std::int32_t>(l.out(0)), s.ranks,
+                                   s.experts, l.counts->total_received()});
+}
+
+void permute(Launch const& l) {
+  auto const& s = std::get<PermuteShape>(l.op.shape);
+  l.kernels.permute(l.stream, {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)),
+                               l.data.at(l.out(0)), l.rows_here(s.tokens), s.slots, s.copies, s.cols,
+                               l.rows_here(s.sorted), l.precision()});
+}
+
+void unpermute(Launch const& l) {
+  auto const& s = std::get<PermuteShape>(l.op.shape);
+  l.kernels.unpermute(l.stream, {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)),
+                                 l.data.at(l.out(0)), l.rows_here(s.tokens), s.slots, s.copies, s.cols,
+                                 l.rows_here(s.sorted), l.precision()});
+}
+
+void combine_weights(Launch const& l) {
+  auto const& s = std::get<PermuteShape>(l.op.shape);
+  l.kernels.combine_weights(l.stream, {l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.as<std::int32_t>(l.in(2)),
+                                       l.data.as<float>(l.out(0)), s.tokens, s.slots, s.copies, s.cols, s.sorted,
+                                       l.precision()});
+}
+
 using LaunchFunction = void (*)(Launch const&);
 
 /// By OpKind; nullptr where no kernel runs the op.
@@ -216,22 +282,31 @@ constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
   set(OpKind::column_sum, column_sum);
   set(OpKind::copy_block, copy_block);
   set(OpKind::adamw, adamw);
+  set(OpKind::grouped_gemm, grouped_gemm);
+  set(OpKind::router_forward, router_forward);
+  set(OpKind::router_backward, router_backward);
+  set(OpKind::expert_rows, expert_rows);
+  set(OpKind::source_rows, source_rows);
+  set(OpKind::permute, permute);
+  set(OpKind::unpermute, unpermute);
+  set(OpKind::combine_weights, combine_weights);
   return table;
 }();
 
 }  // namespace
 
 void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds,
-                    OptimizerSettings const& optimizer, std::int64_t step) {
+                    OptimizerSettings const& optimizer, std::int64_t step, std::optional<RoutedCounts> const& counts) {
   LaunchFunction const launch = launchers[static_cast<std::size_t>(op.kind)];
   VALIDATE(launch, fmt::format("no kernel runs {}", to_string(op.kind)));
-  launch({kernels, stream, op, operands, adds, optimizer, step});
+  launch({kernels, stream, op, operands, adds, optimizer, step, counts});
 }
 
 std::string not_executable(StepProgram const& program) {
   for (Segment const& segment : program.segments)
     for (Op const& op : segment.ops)
-      if (!is_communication(op.kind) && !launchers[static_cast<std::size_t>(op.kind)])
+      if (!is_communication(op.kind) && op.kind != OpKind::fetch_counts &&
+          !launchers[static_cast<std::size_t>(op.kind)])
         return fmt::format("{} is counted and simulated, and has no kernel to execute it", to_string(op.kind));
   return {};
 }

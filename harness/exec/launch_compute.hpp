@@ -1,5 +1,8 @@
 #pragma once
+#include <optional>
+
 #include "harness/exec/operands.hpp"
+#include "harness/exec/routed_counts.hpp"
 #include "kernels/kernel_set.hpp"
 
 namespace shardbench {
@@ -9,10 +12,11 @@ struct OptimizerSettings {
   float learning_rate = 1e-3f, beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0.1f;
 };
 
-/// Starts one compute op on `stream`. `adds`: it adds to its output. `step` counts optimizer steps from 1.
+/// Starts one compute op on `stream`. `adds`: it adds to its output. `step` counts optimizer steps from 1. `counts` are
+/// the rows of the routing for ops that depend on them.
 /// Throws IllegalConfig for an op that no kernel of the set runs.
 void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds,
-                    OptimizerSettings const& optimizer, std::int64_t step);
+                    OptimizerSettings const& optimizer, std::int64_t step, std::optional<RoutedCounts> const& counts = {});
 
 /// Why the program cannot be executed, in one line; empty when every op of it has a kernel.
 std::string not_executable(StepProgram const& program);

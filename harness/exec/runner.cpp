@@ -35,7 +35,8 @@ Runner::Runner(StepProgram program, Device& device, Communicator& world, RunnerO
       replay_(program_),
       plan_(plan_memory(program_, replay_)),
       arena_(device, static_cast<std::size_t>(plan_.arena_bytes)),
-      tracker_(static_cast<std::size_t>(plan_.instance_count)) {
+      tracker_(static_cast<std::size_t>(plan_.instance_count)),
+      host_counts_(static_cast<std::size_t>(plan_.instance_count)) {
   split_groups(world);
   if (world.backend() == "nccl") split_edges(world);
   queue(StreamId::compute);
@@ -134,16 +135,38 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
   Stream& stream = *queue(StreamId::compute).stream;
   Operands const operands(program_, plan_, arena_, run.microbatch);
   bool const adds = run.adds(op);
+  auto const launch = [&] {
+    if (op.kind == OpKind::fetch_counts)
+      fetch_counts(op, run, operands, stream);
+    else
+      launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, step, counts_of(op, run));
+  };
   if (!timeline_) {
-    launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, step);
+    launch();
     return;
   }
   OpLabel const& label = program_.labels[static_cast<std::size_t>(op.label)];
   trace_push(Lane::compute, label.name.c_str(), op_cost_flops(program_, op, adds));
   std::size_t const span = timeline_->open(Lane::compute, static_cast<std::uint32_t>(op.label), run.microbatch, stream);
-  launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, step);
+  launch();
   timeline_->close(span, stream);
   trace_pop();
+}
+
+void Runner::fetch_counts(Op const& op, Run const& run, Operands const& operands, Stream& stream) {
+  TensorRef const& counts = op.inputs[0];
+  auto& values = host_counts_[static_cast<std::size_t>(plan_.instance_of(program_, counts.id, run.microbatch))];
+  values.resize(static_cast<std::size_t>(program_.tensors[static_cast<std::size_t>(counts.id)].elements()));
+  device_.copy_to_host(values.data(), operands.at(counts), values.size() * sizeof(std::int32_t), stream);
+  stream.synchronize();
+}
+
+std::optional<RoutedCounts> Runner::counts_of(Op const& op, Run const& run) const {
+  if (!op.host_dependent) return {};
+  auto const& values =
+      host_counts_[static_cast<std::size_t>(plan_.instance_of(program_, op.inputs.back().id, run.microbatch))];
+  auto const ep = std::ranges::find(program_.groups, std::string("ep"), &Group::name);
+  return RoutedCounts(values, static_cast<std::int64_t>(ep->members.size()));
 }
 
 void Runner::order(Op const& op, Run const& run) {
@@ -176,7 +199,7 @@ void Runner::communicate(Op const& op, Run const& run) {
   StreamQueue& q = queue(op.stream);
   Group const& group = program_.groups[static_cast<std::size_t>(op.group)];
   auto const index = static_cast<std::size_t>(op.group);
-  PreparedCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch));
+  PreparedCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch), counts_of(op, run));
   call.communicator = channel_of(op, call);
   VALIDATE(call.communicator, fmt::format("{} on group {} of one rank", to_string(op.kind), group.name));
   call.stream = q.stream.get();

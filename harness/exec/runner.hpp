@@ -77,10 +77,14 @@ class Runner {
   void issue(Op const& op, Run const& run, std::int64_t step);
   void order(Op const& op, Run const& run);
   void communicate(Op const& op, Run const& run);
+  /// Brings the counts of a routing to the host and waits for them: what follows is sized by them.
+  void fetch_counts(Op const& op, Run const& run, Operands const& operands, Stream& stream);
+  std::optional<RoutedCounts> counts_of(Op const& op, Run const& run) const;
   StreamQueue& queue(StreamId stream);
   void fill_parameters(std::uint64_t seed);
   void fill_inputs(std::uint64_t seed);
   void fill_borders(std::uint64_t seed);
+  void fill_constants(std::uint64_t seed);
 
   StepProgram program_;
   Device& device_;
@@ -89,6 +93,7 @@ class Runner {
   MemoryPlan plan_;
   Arena arena_;
   HazardTracker tracker_;
+  std::vector<std::vector<std::int32_t>> host_counts_;  ///< by instance of a counts tensor
   std::array<std::unique_ptr<StreamQueue>, stream_count> queues_;
   std::vector<std::unique_ptr<Communicator>> groups_;  ///< by group index; nullptr where this rank is alone or outside
   std::vector<std::unique_ptr<Communicator>> verifiers_;

@@ -30,15 +30,19 @@ OpCost grouped_cost(StepProgram const& p, Op const& op, bool adds) {
   return grouped_gemm_cost(expected, s.groups, s.n, s.k, p.precision, out);
 }
 
-/// Routing touches every token's row once per chosen expert and scores every expert.
 OpCost routing_cost(StepProgram const& p, Op const& op) {
   if (auto const* r = std::get_if<RouterShape>(&op.shape))
-    return {8.0 * static_cast<double>(r->tokens * r->experts),
-            static_cast<double>(r->tokens * r->experts) * static_cast<double>(bytes_of(p.precision))};
+    return router_cost(r->tokens, r->rule.experts, r->rule.top_k, p.precision, op.kind == OpKind::router_backward);
+  if (auto const* r = std::get_if<RowsShape>(&op.shape)) {
+    double const entries = op.kind == OpKind::source_rows
+                               ? p.tensors[static_cast<std::size_t>(op.outputs[0].id)].expected_rows
+                               : static_cast<double>(r->tokens * r->top_k * r->copies);
+    return expert_rows_cost(entries, r->experts * r->ranks);
+  }
   auto const& s = std::get<PermuteShape>(op.shape);
-  double const rows = static_cast<double>(s.tokens * (s.top_k + 1));
-  return {static_cast<double>(s.tokens * s.top_k * s.cols),
-          rows * static_cast<double>(s.cols) * static_cast<double>(bytes_of(p.precision))};
+  if (op.kind == OpKind::combine_weights)
+    return combine_weights_cost(s.expected_tokens, s.expected_sorted, s.cols, p.precision);
+  return permute_cost(s.expected_tokens, s.expected_sorted, s.cols, p.precision);
 }
 
 double expected_share(StepProgram const& p, Op const& op) {
@@ -118,6 +122,9 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
     case OpKind::router_backward:
     case OpKind::permute:
     case OpKind::unpermute:
+    case OpKind::combine_weights:
+    case OpKind::expert_rows:
+    case OpKind::source_rows:
       return routing_cost(p, op);
     default:
       return {};

@@ -8,6 +8,7 @@
 #include "harness/program/buckets.hpp"
 #include "harness/program/model_graph.hpp"
 #include "harness/program/recompute.hpp"
+#include "harness/program/routing_load.hpp"
 #include "harness/sharding/device_mesh.hpp"
 #include "kernels/core/error.hpp"
 
@@ -32,11 +33,10 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (e.gradient_dtype != Dtype::f32)
     throw IllegalConfig(
         fmt::format("gradient-dtype: {} has no lowering yet (allowed: fp32)", to_string(e.gradient_dtype)));
-  if (e.capacity > 0)
-    throw IllegalConfig(fmt::format("capacity: {} has no lowering yet (allowed: 0, dropless)", e.capacity));
-  if (e.router_skew > 0)
-    throw IllegalConfig(fmt::format("router-skew: {} has no lowering yet (allowed: 0)", e.router_skew));
-  if (c.etp > 1) throw IllegalConfig(fmt::format("etp: {} has no lowering yet (allowed: 1)", c.etp));
+  if (e.capacity > 0 && c.cp > 1)
+    throw IllegalConfig(fmt::format("capacity: {} with cp={} has no lowering yet (allowed: 0, dropless)", e.capacity, c.cp));
+  if (e.model.moe && c.zero_stage == 3)
+    throw IllegalConfig(fmt::format("zero: 3 of {}'s experts has no lowering yet (allowed: 0, 1, 2)", e.model.name));
   if (c.cp > 1 && c.cp_method != CpMethod::ring)
     throw IllegalConfig(fmt::format("cp-method: {} has no lowering yet (allowed: ring)", to_string(c.cp_method)));
   if (c.shard_ranks > 0 && c.shard_ranks != c.dp)
@@ -95,6 +95,8 @@ class Lowering {
     set(Axis::dp, at[2], c.dp);
     set(Axis::pp, at[3], c.pp);
     set(Axis::ep, (rank % (c.tp * c.cp * c.dp)) / c.etp % c.ep, c.ep);
+    p_.etp = c.etp;
+    p_.etp_coordinate = rank % c.etp;
     p_.seq = e_.seq;
     p_.local_seq = e_.seq / c.cp;
     p_.micro_batch = e_.micro_batch;
@@ -127,6 +129,11 @@ class Lowering {
   void add_inputs() {
     std::int64_t const tokens = p_.local_seq * p_.micro_batch;
     p_.positions = buffer("positions", Dtype::i32, p_.local_seq, 1, false);
+    if (e_.model.moe && e_.routing == RoutingKind::prescribed) {
+      p_.token_numbers = buffer("token_numbers", Dtype::i32, tokens, 1, true);
+      RoutingLoad const load = routing_load(*e_.model.moe, e_.router_skew);
+      p_.number_period = load.period, p_.number_stride = load.stride;
+    }
     if (e_.scope == Scope::layer) return;
     p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
     p_.targets = buffer("targets", Dtype::i32, tokens, 1, true);

@@ -36,15 +36,24 @@ Value attention_branch(GraphBuilder& b, ModelConfig const& m, Value x, std::int6
                              -1});
 }
 
-Value mlp_branch(GraphBuilder& b, ModelConfig const& m, Value x) {
-  std::int64_t const f = m.ffn_hidden;
-  LinearSpec up{"mlp.up", "mlp.up", {}, m.hidden, m.mlp_bias, -1};
+Value mlp_branch(GraphBuilder& b, ModelConfig const& m, Value x, std::string const& name, std::int64_t f) {
+  LinearSpec up{name + ".up", "mlp.up", {}, m.hidden, m.mlp_bias, -1};
   if (m.gated_mlp)
     up.sections = {{".gate", f, f, 0, false}, {".up", f, f, 0, false}};
   else
     up.sections = {{"", f, f, 0, false}};
   Value const hidden = b.activation(b.linear(x, up), f);
-  return b.linear(hidden, {"mlp.down", "mlp.down", {{"", m.hidden, m.hidden, 0, false}}, f, m.mlp_bias, -1});
+  return b.linear(hidden, {name + ".down", "mlp.down", {{"", m.hidden, m.hidden, 0, false}}, f, m.mlp_bias, -1});
+}
+
+/// Routed experts, and the shared ones that every token meets beside them.
+Value moe_branch(GraphBuilder& b, ModelConfig const& m, Value x) {
+  Value const input = b.moe_input(x);
+  Value const routed = b.moe(input);
+  if (m.moe->shared_ffn_hidden == 0) return routed;
+  Value shared = mlp_branch(b, m, x, "moe.shared", m.moe->shared_ffn_hidden);
+  if (m.moe->shared_gate) shared = b.gate(shared, input, "moe.shared_gate");
+  return b.add(routed, shared);
 }
 
 void build_block(GraphBuilder& b, ModelConfig const& m, std::int64_t layer, Residual& stream) {
@@ -52,7 +61,7 @@ void build_block(GraphBuilder& b, ModelConfig const& m, std::int64_t layer, Resi
   Value const x = b.norm(stream.base, stream.pending, "norm1", &stream.base);
   stream.pending = attention_branch(b, m, x, layer);
   Value const y = b.norm(stream.base, stream.pending, "norm2", &stream.base);
-  stream.pending = m.is_moe_layer(layer) ? b.moe(y) : mlp_branch(b, m, y);
+  stream.pending = m.is_moe_layer(layer) ? moe_branch(b, m, y) : mlp_branch(b, m, y, "mlp", m.ffn_hidden);
 }
 
 Value build_embedding(GraphBuilder& b, ModelConfig const& m, StepProgram const& p) {
@@ -89,7 +98,7 @@ std::string unsupported_part(ModelConfig const& m) {
   if (m.parallel_block) return "parallel attention and MLP";
   if (m.embedding_scale != 1) return "scaled embeddings";
   if (m.logit_softcap > 0) return "soft-capped logits";
-  if (m.moe && (m.moe->shared_ffn_hidden > 0 || m.moe->shared_gate)) return "shared experts";
+  if (m.moe && m.mlp_bias) return "biases of experts";
   return {};
 }
 

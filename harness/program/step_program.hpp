@@ -275,8 +275,8 @@ struct Chunk {
 /// A buffer whose contents never change: these integers, or scale * normal numbers by the generator's key.
 struct Constant {
   TensorId tensor = no_tensor;
-  std::vector<std::int32_t> integers;
-  std::string key;
+  std::vector<std::int32_t> integers{};
+  std::string key{};
   float scale = 0;
 };
 

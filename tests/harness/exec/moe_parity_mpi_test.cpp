@@ -1,0 +1,121 @@
+// A step with experts has the loss, gradients and weights of the unsharded one, whatever the cut of the two meshes.
+// Learned routing depends on logits that differ in their last bits from cut to cut: in fp32 the nearest pair of scores
+// around the choice is far wider apart than that for these seeds (a flip would show as an error near one).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "harness/exec/parity.hpp"
+#include "harness/program/count.hpp"
+#include "harness/program/lower.hpp"
+#include "tests/harness/exec/moe_models.hpp"
+#include "tests/harness/exec/world.hpp"
+
+namespace shardbench::test {
+namespace {
+
+void expect_parity(Experiment const& e) {
+  SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
+  auto const device = make_host_device();
+  Runner runner(lower(e, world().rank()), *device, world());
+  ParityReport const report = check_parity(runner, e, *device, world(), 1);
+  EXPECT_EQ(report.problem, "");
+  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+}
+
+Experiment learned(ModelConfig const& model, ParallelConfig const& p) {
+  Experiment e = small_experiment(model, p);
+  e.routing = RoutingKind::learned;
+  return e;
+}
+
+/// (dp, tp, pp, ep, etp) of this many ranks: ep within dp, across tp, and the experts cut.
+std::vector<ParallelConfig> expert_cuts() {
+  switch (world().size()) {
+    case 2:
+      return {expert_cut(2, 1, 1, 2), expert_cut(1, 2, 1, 2), expert_cut(2, 1, 1, 1, 2), expert_cut(1, 1, 2, 1)};
+    case 4:
+      return {expert_cut(4, 1, 1, 4), expert_cut(4, 1, 1, 2), expert_cut(2, 2, 1, 4),
+              expert_cut(1, 2, 2, 2), expert_cut(4, 1, 1, 2, 2)};
+    default:
+      return {expert_cut(8, 1, 1, 8), expert_cut(4, 2, 1, 4, 2), expert_cut(2, 2, 2, 4)};
+  }
+}
+
+TEST(MoeParity, EveryFamilyOnEveryCut) {
+  for (ParallelConfig const& p : expert_cuts())
+    for (ModelConfig const& model : small_moe_models()) expect_parity(learned(model, p));
+}
+
+TEST(MoeParity, PrescribedRoutingBalancedAndSkewed) {
+  for (ParallelConfig const& p : expert_cuts()) {
+    Experiment e = small_experiment(small_qwen15_moe(), p);
+    expect_parity(e);
+    e.router_skew = 3;
+    expect_parity(e);
+    e.precision = Dtype::bf16;
+    expect_parity(e);
+  }
+}
+
+TEST(MoeParity, SequenceParallelAndRecompute) {
+  for (ParallelConfig p : expert_cuts()) {
+    p.sequence_parallel = p.tp > 1;
+    p.recompute = Recompute::full;
+    expect_parity(learned(small_deepseek_moe(), p));
+    p.recompute = Recompute::selective;
+    if (p.sequence_parallel) expect_parity(learned(small_qwen15_moe(), p));
+  }
+}
+
+TEST(MoeParity, ShardedOptimizerOverBothMeshes) {
+  for (ParallelConfig p : expert_cuts()) {
+    p.zero_stage = 1;
+    if (p.dp > 1) expect_parity(learned(small_mixtral(), p));
+  }
+}
+
+TEST(MoeParity, TokensBeyondTheCapacityAreDroppedAlike) {
+  for (ParallelConfig const& p : expert_cuts()) {
+    Experiment e = learned(small_mixtral(), p);
+    e.capacity = 1;
+    expect_parity(e);
+  }
+}
+
+TEST(MoeParity, OtherSchedules) {
+  if (world().size() < 4) return;
+  for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
+    ParallelConfig p = expert_cut(world().size() / 2, 1, 2, 2);
+    p.schedule = schedule;
+    if (schedule == ScheduleKind::interleaved) p.vpp = 2;
+    Experiment e = learned(small_mixtral(4), p);
+    e.global_batch = 2 * world().size();
+    resolve(e);
+    expect_parity(e);
+  }
+}
+
+TEST(MoePayload, IsTheRoutingThatOccurred) {
+  for (ParallelConfig const& p : expert_cuts())
+    for (double const skew : {0.0, 2.5}) {
+      Experiment e = small_experiment(small_mixtral(), p);
+      e.router_skew = skew;
+      auto const device = make_host_device();
+      Runner runner(lower(e, world().rank()), *device, world());
+      StepCount const counted = count_step(runner.program(), Replay(runner.program()));
+      runner.initialize(1);
+      runner.run_gradients();
+      runner.synchronize();
+      double const ours = static_cast<double>(runner.traffic()[static_cast<std::size_t>(Axis::ep)].payload_bytes);
+      double const expected = counted.traffic[static_cast<std::size_t>(Axis::ep)].payload_bytes;
+      // What comes back depends on who sent; over all ranks it is what was sent.
+      auto const stream = device->make_stream(StreamKind::compute);
+      double sums[2] = {ours, expected};
+      world().all_reduce({sums, 2, Dtype::f64}, ReduceOp::sum, *stream);
+      EXPECT_NEAR(sums[0], sums[1], 1e-9 * sums[1]) << command_flags(e);
+      EXPECT_EQ(p.ep * p.etp > 1, ours > 0);
+    }
+}
+
+}  // namespace
+}  // namespace shardbench::test
