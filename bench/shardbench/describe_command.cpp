@@ -97,6 +97,7 @@ int describe_command(Arguments const& arguments) {
   check_outputs(arguments.option("out"));
   Description d;
   d.experiment = resolved_experiment(arguments);
+  print_warnings(d.experiment);
   d.parameters = count_parameters(d.experiment.model);
   std::string const missing = unsupported_part(d.experiment.model);
   if (missing.empty())

@@ -7,4 +7,7 @@ namespace shardbench {
 /// The experiment of the command line, resolved. Throws InputError.
 Experiment resolved_experiment(Arguments const& arguments);
 
+/// What is legal and hardly meant, on standard error.
+void print_warnings(Experiment const& experiment);
+
 }  // namespace shardbench

@@ -81,6 +81,7 @@ int run_here(Arguments const& arguments, Experiment const& e) {
   if (job.world().size() != e.ranks)
     throw InputError(fmt::format("--ranks: the cut needs {} ranks (dp*tp*pp*cp), the launcher started {}", e.ranks,
                                  job.world().size()));
+  if (job.first()) print_warnings(e);
   try {
     return report(job, arguments, run_point(job, e, arguments.has("trace")));
   } catch (IllegalConfig const&) {

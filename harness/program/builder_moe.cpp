@@ -66,7 +66,7 @@ TensorRef GraphBuilder::exchange(TensorRef from, MoeSizes const& s, std::string 
   shape.expected_count = (to_experts ? s.expected_sent : s.expected) * static_cast<double>(h);
   shape.routed_cols = h;
   shape.returning = !to_experts;
-  shape.imbalance = s.imbalance;
+  shape.busiest_count = s.expected_sent * s.imbalance * static_cast<double>(h);
   op.inputs.push_back(s.counts);
   op.host_dependent = true;
   emit(std::move(op));

@@ -160,7 +160,7 @@ struct CollectiveShape {
   double expected_count = 0;
   std::int64_t routed_cols = 0;  ///< all-to-all of routed rows: elements of a row; 0: equal blocks
   bool returning = false;        ///< routed rows go back to where they came from
-  double imbalance = 1;          ///< rows of the busiest expert-parallel rank over the mean
+  double busiest_count = 0;      ///< routed rows: elements that the busiest rank takes, which all wait for
 };
 
 using OpShape =

@@ -133,6 +133,7 @@ NetworkTime CostModel::network_time(StepProgram const& program, Op const& op) co
   Group const& group = program.groups[static_cast<std::size_t>(op.group)];
   double payload = collective_payload(program, op);
   auto const* shape = std::get_if<CollectiveShape>(&op.shape);
+  if (shape && shape->busiest_count > 0) payload = shape->busiest_count * static_cast<double>(bytes_of(shape->dtype));
   if (group.axis == Axis::dp && shape && shape->dtype == Dtype::f32) payload *= stack_.gradient_bytes / 4;
   NetworkTime time = network_time(op.kind, payload, group.members);
   if (group.axis == Axis::tp) time.total_us *= 1 - stack_.tp_hidden;

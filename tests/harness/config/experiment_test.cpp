@@ -83,7 +83,7 @@ TEST(Fields, EveryFieldReadsItsOwnText) {
       "--tp-sync-fraction 0.3 "
       "--tp-overlap chunked --schedule zb-h1 --recompute full --recompute-layers 1 --strategy a.yaml --scope layer "
       "--phase decode "
-      "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --capacity 1.25 --check --verify-collectives "
+      "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check --verify-collectives "
       "--warmup 0 "
       "--max-iterations 7 --max-seconds 0.001 --target-ci 0.1 --seed 9223372036854775807");
   Experiment copy;

@@ -61,6 +61,16 @@ TEST(Cases, E03_CapacityIsCappedAtTheTokens) {
   EXPECT_EQ(expert_capacity(4096, 1, 64, 16384), 4096);
   EXPECT_EQ(expert_capacity(4096, 1, 64, 1), 64);
   EXPECT_EQ(expert_capacity(100, 2, 64, 1.25), 4);  // ceil(1.25 * 3.125)
+  Experiment e;
+  e.model_name = "mixtral-8x7b";
+  e.capacity = 1.25;
+  resolve(e);
+  EXPECT_TRUE(warnings(e).empty());
+  e.capacity = 4;  // 4 x top 2 = 8 experts
+  ASSERT_EQ(warnings(e).size(), 1u);
+  EXPECT_TRUE(contains(warnings(e).front(), "capacity: 4 x top 2 is at least the 8 experts")) << warnings(e).front();
+  e.router_skew = 5;
+  EXPECT_TRUE(contains(refusal([&] { resolve(e); }), "router-skew: 5 given; legal: 0 (balance), or 1 to 4 = 8 experts / top 2"));
 }
 
 TEST(Cases, L05_ReplicasThatFit) {
