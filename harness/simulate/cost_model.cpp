@@ -146,14 +146,20 @@ double CostModel::collective_ms(StepProgram const& program, Op const& op) const 
 
 double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
   std::vector<std::int64_t> const& members = program.groups[static_cast<std::size_t>(op.group)].members;
-  GroupLayout const& pair = layout_of({program.rank, members[static_cast<std::size_t>(op.peer)]});
-  double const bytes = collective_payload(program, op);
-  auto const tp = static_cast<double>(program.degree[static_cast<std::size_t>(Axis::tp)]);
+  static std::vector<std::int64_t> const alone;
+  std::vector<std::int64_t> const* tp = &alone;
+  for (Group const& group : program.groups)
+    if (group.name == "tp") tp = &group.members;
+  return message_ms(program.rank, members[static_cast<std::size_t>(op.peer)], collective_payload(program, op), *tp);
+}
+
+double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,
+                             std::vector<std::int64_t> const& tp_ranks) const {
+  GroupLayout const& pair = layout_of({from, to});
+  auto const tp = static_cast<double>(tp_ranks.size());
   bool const cut = stack_.scatter_gather && tp > 1 && pair.outer_level > 0;
   double us = message_us(system_.network[pair.outer_level], cut ? bytes / tp : bytes).total_us;
-  if (!cut) return ms_per_us * us;
-  for (Group const& group : program.groups)
-    if (group.name == "tp") us += network_time(OpKind::all_gather, bytes, group.members).total_us;
+  if (cut) us += network_time(OpKind::all_gather, bytes, tp_ranks).total_us;
   return ms_per_us * us;
 }
 

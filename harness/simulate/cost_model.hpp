@@ -32,6 +32,9 @@ class CostModel final : public DurationModel {
   double issue_ms(StepProgram const&, Op const& op) const override;
   bool host_awaits_messages() const override { return stack_.host_awaits_messages; }
 
+  /// One message between two ranks; over a slower level it may be cut over `tp` ranks and gathered by them there.
+  double message_ms(std::int64_t from, std::int64_t to, double bytes,
+                    std::vector<std::int64_t> const& tp_ranks = {}) const;
   /// The same collective in parts: algorithm, wire time. All-reduce, reduce-scatter, all-gather, all-to-all.
   NetworkTime network_time(StepProgram const& program, Op const& op) const;
   /// Time of a collective of any group, without a program.

@@ -1,0 +1,51 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/planner/plan_space.hpp"
+#include "harness/simulate/cost_model.hpp"
+
+namespace shardbench {
+
+/// What one microbatch costs on one piece of the model on one rank: milliseconds, bytes, parameters held.
+struct PieceCost {
+  double forward_ms = 0;
+  double backward_ms = 0;         ///< input and weight gradients, recomputation included
+  double weight_backward_ms = 0;  ///< the part of backward_ms that makes weight gradients
+  double activation_bytes = 0;    ///< kept from forward to backward
+  double parameters = 0;          ///< replicated over data-parallel ranks
+  double expert_parameters = 0;   ///< replicated over the expert data-parallel ranks only
+};
+
+/// Costs of the pieces of a step under one LayerKey, from the programs of one- and two-layer models played by the event
+/// simulation: the difference is a layer, the rest is what surrounds the layers.
+struct LayerCosts {
+  std::string problem;  ///< why this key has no program; empty when it has one
+  std::vector<PieceCost> kinds;  ///< [0] the dense layer, [1] the expert layer where a model has both
+  PieceCost embedding, head;
+  double working_bytes = 0;       ///< temporaries beside what is kept, of one layer
+  double head_working_bytes = 0;  ///< more of them where the head is (logits)
+  double message_bytes = 0;       ///< of a stage border
+  double optimizer_ms_per_parameter = 0;
+  double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  ///< each of one parameter, unsharded
+};
+
+/// Computes and remembers layer costs. Not for use by several threads at once.
+class LayerCostTable {
+ public:
+  LayerCostTable(PlanRequest const& request, CostModel const& model) : request_(request), model_(model) {}
+  LayerCosts const& of(LayerKey const& key);
+  std::size_t size() const { return costs_.size(); }
+
+ private:
+  PlanRequest const& request_;
+  CostModel const& model_;
+  std::map<LayerKey, LayerCosts> costs_;
+};
+
+/// Layers of each kind among layers [first, first + count): [dense or only kind, expert].
+std::vector<std::int64_t> layers_by_kind(ModelConfig const& model, std::int64_t first, std::int64_t count);
+
+}  // namespace shardbench

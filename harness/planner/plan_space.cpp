@@ -1,0 +1,297 @@
+#include "harness/planner/plan_space.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::int64_t context_parallel_from = 8192;  // tokens; below it activations of a sequence fit anywhere
+constexpr std::int32_t most_micro_batch = 16, most_chunks = 16;
+
+template <typename Number>
+void add_divisors(std::vector<std::int32_t>& values, Number of, std::int64_t limit) {
+  for (std::int32_t d = 1; d <= limit && d <= of; ++d)
+    if (of % d == 0) values.push_back(d);
+}
+
+bool even_stages(ScheduleKind kind) { return kind == ScheduleKind::dualpipe; }
+
+/// The schedule's rules on microbatches and stages (harness/config/experiment.cpp, cut_rules.cpp).
+bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microbatches) {
+  if (c.pp == 1) return c.schedule == ScheduleKind::one_f_one_b && c.vpp == 1;
+  if ((c.schedule == ScheduleKind::interleaved) != (c.vpp > 1)) return false;
+  std::int64_t pieces = static_cast<std::int64_t>(c.pp) * c.vpp;
+  if (c.schedule == ScheduleKind::zb_v) pieces = 2L * c.pp;
+  if (pieces > layers) return false;
+  if (c.schedule == ScheduleKind::dualpipe && 2L * c.pp > layers * 2) return false;
+  if (c.schedule == ScheduleKind::interleaved && microbatches % c.pp != 0) return false;
+  return !even_stages(c.schedule) || (c.pp % 2 == 0 && microbatches % 2 == 0 && microbatches >= c.pp);
+}
+
+/// Walks the axes that decide the costs of a layer, then those that only arrange layers.
+class Walk {
+ public:
+  Walk(PlanRequest const& request, std::function<void(Candidate const&)> const& visit)
+      : r_(request), a_(request.axes), visit_(visit) {}
+
+  SpaceCount run() {
+    for (std::int32_t const tp : a_.tp)
+      for (std::int32_t const cp : a_.cp)
+        for (std::int32_t const ep : a_.ep)
+          for (std::int32_t const etp : a_.etp)
+            for (std::int32_t const micro_batch : a_.micro_batch)
+              if (layer_fits({tp, cp, ep, etp, 1, 1, 1, micro_batch}))
+                choose_switches({tp, cp, ep, etp, 1, 1, 1, micro_batch});
+    return count_;
+  }
+
+ private:
+  bool layer_fits(Candidate const& c) {
+    bool const fits = r_.devices % (static_cast<std::int64_t>(c.tp) * c.cp) == 0 &&
+                      r_.base.seq % (c.cp == 1 ? 1 : 2L * c.cp) == 0 && r_.base.global_batch % c.micro_batch == 0;
+    if (!fits) ++count_.illegal;
+    return fits;
+  }
+
+  void choose_switches(Candidate c) {
+    for (bool const sequence : a_.sequence_parallel) {
+      // Without a tensor-parallel group there is nothing to cut or to overlap: one value stands for both.
+      if (sequence && (c.tp == 1 || r_.base.seq / c.cp % c.tp != 0)) {
+        ++count_.illegal;
+        continue;
+      }
+      for (bool const overlap : a_.tp_overlap)
+        for (Recompute const recompute : a_.recompute) {
+          if (overlap && c.tp == 1) {
+            ++count_.illegal;
+            continue;
+          }
+          c.sequence_parallel = sequence, c.tp_overlap = overlap, c.recompute = recompute;
+          arrange(c);
+        }
+    }
+  }
+
+  void arrange(Candidate c) {
+    std::int64_t const inner = static_cast<std::int64_t>(c.tp) * c.cp;
+    for (ScheduleKind const schedule : a_.schedule)
+      for (std::int32_t const pp : a_.pp) {
+        std::int64_t const dp = r_.devices / (inner * pp);
+        if (dp * inner * pp != r_.devices || pp > r_.base.model.layers || !dp_allowed(dp) ||
+            r_.base.global_batch % (dp * c.micro_batch) != 0 || r_.devices % (static_cast<std::int64_t>(c.ep) * c.etp * pp) != 0) {
+          ++count_.illegal;
+          continue;
+        }
+        c.pp = pp, c.dp = static_cast<std::int32_t>(dp), c.schedule = schedule;
+        finish(c, r_.base.global_batch / (dp * c.micro_batch));
+      }
+  }
+
+  void finish(Candidate c, std::int64_t microbatches) {
+    for (std::int32_t const vpp : a_.vpp) {
+      c.vpp = vpp;
+      if (!schedule_fits(c, r_.base.model.layers, microbatches)) {
+        ++count_.illegal;
+        continue;
+      }
+      for (std::int8_t const zero : a_.zero_stage) {
+        if (zero > 0 && c.dp == 1) {
+          ++count_.illegal;
+          continue;
+        }
+        c.zero_stage = zero;
+        ++count_.legal;
+        visit_(c);
+      }
+    }
+  }
+
+  bool dp_allowed(std::int64_t dp) const {
+    return dp >= 1 && (a_.dp.empty() || std::ranges::find(a_.dp, dp) != a_.dp.end());
+  }
+
+  PlanRequest const& r_;
+  PlanAxes const& a_;
+  std::function<void(Candidate const&)> const& visit_;
+  SpaceCount count_;
+};
+
+std::vector<std::string> parts_of(std::string_view text) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    std::size_t const end = std::min(text.find('|', begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// How the values of one axis are read and written.
+template <typename Value>
+using Reader = std::function<std::optional<Value>(std::string const&)>;
+
+template <typename Value>
+Reader<Value> number_reader(std::int64_t least, std::int64_t most) {
+  return [=](std::string const& text) -> std::optional<Value> {
+    std::int64_t value = 0;
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) return {};
+    return static_cast<Value>(value);
+  };
+}
+
+template <typename Kind>
+Reader<Kind> kind_reader() {
+  return [](std::string const& text) -> std::optional<Kind> {
+    for (int i = 0; i < static_cast<int>(Kind::size_); ++i)
+      if (to_string(static_cast<Kind>(i)) == text) return static_cast<Kind>(i);
+    return {};
+  };
+}
+
+std::optional<bool> read_switch(std::string const& text) {
+  if (text == "true") return true;
+  if (text == "false") return false;
+  return {};
+}
+
+std::optional<bool> read_overlap(std::string const& text) {
+  if (text == "chunked") return true;
+  if (text == "none") return false;
+  return {};
+}
+
+/// Calls `with(values, reader, allowed)` for the axis of that name; false when there is none.
+template <typename With>
+bool with_axis(PlanAxes& a, std::string_view name, With&& with) {
+  std::pair<std::string_view, std::vector<std::int32_t>*> const degrees[] = {
+      {"tp", &a.tp}, {"cp", &a.cp},   {"ep", &a.ep},   {"etp", &a.etp},
+      {"pp", &a.pp}, {"vpp", &a.vpp}, {"dp", &a.dp}, {"micro-batch", &a.micro_batch}};
+  for (auto const& [axis, values] : degrees)
+    if (axis == name) return with(*values, number_reader<std::int32_t>(1, 1 << 24), "integers >= 1"), true;
+  if (name == "zero") return with(a.zero_stage, number_reader<std::int8_t>(0, 3), "0, 1, 2, 3"), true;
+  if (name == "sequence-parallel")
+    return with(a.sequence_parallel, Reader<bool>(read_switch), "true, false"), true;
+  if (name == "tp-overlap") return with(a.tp_overlap, Reader<bool>(read_overlap), "none, chunked"), true;
+  if (name == "recompute") return with(a.recompute, kind_reader<Recompute>(), "none, selective, full"), true;
+  if (name == "schedule")
+    return with(a.schedule, kind_reader<ScheduleKind>(), "gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe"), true;
+  return false;
+}
+
+/// Applies a "name=value|value" demand; `apply(values, listed)` changes the axis.
+template <typename Apply>
+void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, Apply&& apply) {
+  std::size_t const equals = demand.find('=');
+  std::string_view const name = demand.substr(0, equals);
+  bool const known = equals != std::string_view::npos &&
+                     with_axis(axes, name, [&]<typename Value>(std::vector<Value>& values, Reader<Value> const& read,
+                                                               std::string_view allowed) {
+                       std::vector<Value> listed;
+                       for (std::string const& part : parts_of(demand.substr(equals + 1))) {
+                         std::optional<Value> const value = read(part);
+                         if (!value)
+                           throw InputError(fmt::format("--{}: {}: '{}' is no value of {}; allowed: {}", flag, demand,
+                                                        part, name, allowed));
+                         listed.push_back(*value);
+                       }
+                       apply(values, listed);
+                     });
+  if (!known)
+    throw InputError(fmt::format("--{}: '{}': allowed: AXIS=VALUE or AXIS=VALUE|VALUE with AXIS one of tp, cp, ep, etp, "
+                                 "pp, vpp, dp, micro-batch, zero, sequence-parallel, tp-overlap, recompute, schedule",
+                                 flag, demand));
+}
+
+}  // namespace
+
+bool splits_backward(ScheduleKind kind) {
+  return kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v || kind == ScheduleKind::dualpipe;
+}
+
+LayerKey layer_key(Candidate const& c) {
+  return {c.tp, c.cp, c.ep, c.etp, c.micro_batch, c.sequence_parallel, c.tp_overlap, c.recompute,
+          splits_backward(c.schedule)};
+}
+
+PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
+  PlanAxes a;
+  ModelConfig const& m = base.model;
+  for (std::int64_t const tp : legal_tp(m, devices))
+    if (devices % tp == 0) a.tp.push_back(static_cast<std::int32_t>(tp));
+  a.cp = {1};
+  for (std::int32_t cp = 2; base.seq / cp >= context_parallel_from / 2 && cp <= devices; cp *= 2) a.cp.push_back(cp);
+  if (m.moe) {
+    add_divisors(a.ep, m.moe->experts, devices);
+    std::erase_if(a.ep, [&](std::int32_t ep) { return devices % ep != 0; });
+  } else {
+    a.ep = {1};
+  }
+  a.etp = {1};
+  add_divisors(a.pp, devices, m.layers);
+  for (std::int32_t v = 1; v <= most_chunks && v <= m.layers; ++v) a.vpp.push_back(v);
+  for (std::int32_t b = 1; b <= most_micro_batch && b <= base.global_batch; b *= 2) a.micro_batch.push_back(b);
+  a.zero_stage = {0, 1, 2, 3};
+  a.sequence_parallel = {false, true};
+  a.tp_overlap = {false, true};
+  a.recompute = {Recompute::none, Recompute::selective, Recompute::full};
+  a.schedule = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v,
+                ScheduleKind::dualpipe};
+  return a;
+}
+
+void fix_axis(PlanAxes& axes, std::string_view demand) {
+  demand_of(axes, "fix", demand, [](auto& values, auto const& listed) { values = listed; });
+}
+
+void exclude_from_axis(PlanAxes& axes, std::string_view demand) {
+  demand_of(axes, "exclude", demand, [&](auto& values, auto const& listed) {
+    std::erase_if(values, [&](auto const& value) { return std::ranges::find(listed, value) != listed.end(); });
+    if (values.empty()) throw InputError(fmt::format("--exclude: {}: leaves no value of that axis", demand));
+  });
+}
+
+std::string axes_text(PlanAxes const& axes) {
+  std::string text;
+  auto const line = [&](std::string_view name, auto const& values, auto&& write) {
+    std::vector<std::string> words;
+    for (auto const& value : values) words.push_back(write(value));
+    text += fmt::format("  {:<18}{}\n", name, words.empty() ? "what the others leave" : fmt::format("{}", fmt::join(words, ", ")));
+  };
+  auto const number = [](auto value) { return fmt::format("{}", value); };
+  auto const kind = [](auto value) { return std::string(to_string(value)); };
+  line("tp", axes.tp, number), line("cp", axes.cp, number), line("pp", axes.pp, number), line("dp", axes.dp, number);
+  line("ep", axes.ep, number), line("etp", axes.etp, number), line("vpp", axes.vpp, number);
+  line("zero", axes.zero_stage, [](std::int8_t value) { return fmt::format("{}", static_cast<int>(value)); });
+  line("micro-batch", axes.micro_batch, number);
+  line("sequence-parallel", axes.sequence_parallel, [](bool on) { return std::string(on ? "true" : "false"); });
+  line("tp-overlap", axes.tp_overlap, [](bool on) { return std::string(on ? "chunked" : "none"); });
+  line("recompute", axes.recompute, kind), line("schedule", axes.schedule, kind);
+  return text;
+}
+
+Experiment experiment_of(PlanRequest const& request, Candidate const& c) {
+  Experiment e = request.base;
+  ParallelConfig& p = e.parallel;
+  p.tp = c.tp, p.cp = c.cp, p.ep = c.ep, p.etp = c.etp, p.pp = c.pp, p.dp = c.dp, p.vpp = c.vpp;
+  p.zero_stage = c.zero_stage, p.sequence_parallel = c.sequence_parallel, p.recompute = c.recompute;
+  p.tp_overlap = c.tp_overlap ? "chunked" : "none";
+  p.schedule = c.schedule;
+  e.micro_batch = c.micro_batch;
+  e.ranks = request.devices;
+  resolve(e);
+  return e;
+}
+
+SpaceCount for_each_candidate(PlanRequest const& request, std::function<void(Candidate const&)> const& visit) {
+  return Walk(request, visit).run();
+}
+
+}  // namespace shardbench
