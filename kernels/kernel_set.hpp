@@ -5,6 +5,8 @@
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/greedy/greedy.hpp"
+#include "kernels/latent/latent.hpp"
 #include "kernels/norm/norm.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/permute/permute.hpp"
@@ -47,6 +49,10 @@ struct KernelSet {
   void (*permute)(Stream&, PermuteArgs const&);
   void (*unpermute)(Stream&, UnpermuteArgs const&);
   void (*combine_weights)(Stream&, CombineWeightsArgs const&);
+  void (*join_keys)(Stream&, JoinKeysArgs const&);
+  void (*split_keys)(Stream&, SplitKeysArgs const&);
+  void (*best_token)(Stream&, BestTokenArgs const&);
+  void (*pick_token)(Stream&, PickTokenArgs const&);
 };
 
 /// Vectorised CPU kernels; GEMM goes to the CPU BLAS.

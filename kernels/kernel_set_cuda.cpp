@@ -35,6 +35,10 @@ KernelSet const& cuda_kernels() {
       .permute = cuda::permute,
       .unpermute = cuda::unpermute,
       .combine_weights = cuda::combine_weights,
+      .join_keys = cuda::join_keys,
+      .split_keys = cuda::split_keys,
+      .best_token = cuda::best_token,
+      .pick_token = cuda::pick_token,
   };
   return set;
 }

@@ -37,6 +37,10 @@ void source_rows(Stream& stream, SourceRowsArgs const& args);
 void permute(Stream& stream, PermuteArgs const& args);
 void unpermute(Stream& stream, UnpermuteArgs const& args);
 void combine_weights(Stream& stream, CombineWeightsArgs const& args);
+void join_keys(Stream& stream, JoinKeysArgs const& args);
+void split_keys(Stream& stream, SplitKeysArgs const& args);
+void best_token(Stream& stream, BestTokenArgs const& args);
+void pick_token(Stream& stream, PickTokenArgs const& args);
 
 }  // namespace cuda
 }  // namespace shardbench

@@ -46,6 +46,10 @@ KernelSet const& host_kernels() {
       .permute = enqueue<PermuteArgs, host::permute>,
       .unpermute = enqueue<UnpermuteArgs, host::unpermute>,
       .combine_weights = enqueue<CombineWeightsArgs, host::combine_weights>,
+      .join_keys = enqueue<JoinKeysArgs, host::join_keys>,
+      .split_keys = enqueue<SplitKeysArgs, host::split_keys>,
+      .best_token = enqueue<BestTokenArgs, host::best_token>,
+      .pick_token = enqueue<PickTokenArgs, host::pick_token>,
   };
   host::open_blas();  // here, on the thread that sets up: opening it changes the environment
   return set;

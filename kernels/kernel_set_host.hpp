@@ -33,5 +33,9 @@ void source_rows(SourceRowsArgs const& args);
 void permute(PermuteArgs const& args);
 void unpermute(UnpermuteArgs const& args);
 void combine_weights(CombineWeightsArgs const& args);
+void join_keys(JoinKeysArgs const& args);
+void split_keys(SplitKeysArgs const& args);
+void best_token(BestTokenArgs const& args);
+void pick_token(PickTokenArgs const& args);
 
 }  // namespace shardbench::host

@@ -44,6 +44,10 @@ KernelSet const& reference_kernels() {
       .permute = enqueue<PermuteArgs, reference::permute>,
       .unpermute = enqueue<UnpermuteArgs, reference::unpermute>,
       .combine_weights = enqueue<CombineWeightsArgs, reference::combine_weights>,
+      .join_keys = enqueue<JoinKeysArgs, reference::join_keys>,
+      .split_keys = enqueue<SplitKeysArgs, reference::split_keys>,
+      .best_token = enqueue<BestTokenArgs, reference::best_token>,
+      .pick_token = enqueue<PickTokenArgs, reference::pick_token>,
   };
   return set;
 }

@@ -86,5 +86,6 @@ void register_attention();
 void register_block_ops();
 void register_flat_ops();
 void register_routing();
+void register_model_ops();
 
 }  // namespace shardbench::bench

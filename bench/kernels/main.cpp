@@ -84,6 +84,7 @@ int main(int argc, char** argv) {
   register_block_ops();
   register_flat_ops();
   register_routing();
+  register_model_ops();
   TableReporter table;
   if (other_format) {
     benchmark::RunSpecifiedBenchmarks();

@@ -1,4 +1,5 @@
 // Attention by query blocks: batched products around one fused kernel, scores only ever of one tile.
+#include "kernels/attention/attention_decode_cuda.hpp"
 #include "kernels/attention/attention_math.hpp"
 #include "kernels/attention/attention_tiles_cuda.hpp"
 #include "kernels/core/cuda/reduce.hpp"
@@ -328,6 +329,7 @@ void attention_forward(Stream& stream, AttentionForwardArgs const& args) {
   AttentionShape const& s = args.shape;
   if (is_empty(s) || s.value_dim == 0) return;
   CudaStream& queue = cuda_stream(stream);
+  if (decode_fits(s)) return decode_attention(queue, args);
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
     if (s.seq_k == 0) {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/attention/attention_blocks_host.hpp"
+#include "kernels/attention/attention_decode_host.hpp"
 #include "kernels/core/fast_math.hpp"
 #include "kernels/core/storage.hpp"
 #include "kernels/gemm/sgemm_host.hpp"
@@ -117,7 +118,12 @@ void attention_forward(AttentionForwardArgs const& args) {
   VALIDATE(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0,
            "attention with " + std::to_string(shape.heads) + " heads over " + std::to_string(shape.kv_heads) +
                " kv heads (the second must divide the first)");
-  with_storage(shape.dtype, "attention", [&]<class T>(T) { forward<T>(args); });
+  with_storage(shape.dtype, "attention", [&]<class T>(T) {
+    if (shape.seq_q == 1)
+      decode<T>(args);
+    else
+      forward<T>(args);
+  });
 }
 
 }  // namespace shardbench::host

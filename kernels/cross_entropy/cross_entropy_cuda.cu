@@ -11,6 +11,10 @@ std::int64_t valid_columns(CrossEntropyShape const& shape) {
   return std::clamp<std::int64_t>(shape.valid_vocab - shape.first_column, 0, shape.columns);
 }
 
+/// A logit after the soft cap, and its slope from the capped value.
+__device__ inline float capped(float logit, float cap) { return cap > 0 ? cap * fast_tanh(logit / cap) : logit; }
+__device__ inline float slope_at(float logit, float cap) { return cap > 0 ? 1.0f - logit / cap * (logit / cap) : 1.0f; }
+
 /// One block a token: `body(logit, column)` for this thread's valid columns, 16 bytes at a time where rows are aligned.
 template <int width, class T, class Body>
 __device__ void for_valid(T const* logits, std::int64_t valid, Body const& body) {
@@ -24,24 +28,26 @@ __device__ void for_valid(T const* logits, std::int64_t valid, Body const& body)
 }
 
 template <class T, int width>
-__global__ void max_kernel(T const* logits, float* maximum, std::int64_t columns, std::int64_t valid) {
+__global__ void max_kernel(T const* logits, float* maximum, std::int64_t columns, std::int64_t valid, float cap) {
   float highest = -INFINITY;
   for_valid<width>(logits + blockIdx.x * columns, valid,
                    [&](float logit, std::int64_t) { highest = fmaxf(highest, logit); });
   highest = block_max(highest);
-  if (threadIdx.x == 0) maximum[blockIdx.x] = highest;
+  // The cap is monotonic; a shard without columns keeps its -infinity.
+  if (threadIdx.x == 0) maximum[blockIdx.x] = highest > -INFINITY ? capped(highest, cap) : highest;
 }
 
 template <class T, int width>
 __global__ void sum_kernel(T const* logits, std::int32_t const* targets, float const* maximum, float* sums,
-                           std::int64_t columns, std::int64_t valid, std::int64_t first_column) {
+                           std::int64_t columns, std::int64_t valid, std::int64_t first_column, float cap) {
   std::int64_t const token = blockIdx.x, tokens = gridDim.x;
   float const shift = maximum[token];
   std::int64_t const target = targets[token] < 0 ? -1 : targets[token] - first_column;
   float sum = 0, target_logit = 0;
   for_valid<width>(logits + token * columns, valid, [&](float logit, std::int64_t column) {
-    sum += fast_exp(logit - shift);
-    if (column == target) target_logit = logit - shift;
+    float const shifted = capped(logit, cap) - shift;
+    sum += fast_exp(shifted);
+    if (column == target) target_logit = shifted;
   });
   sum = block_sum(sum);
   target_logit = block_sum(target_logit);
@@ -62,7 +68,7 @@ __global__ void loss_kernel(float const* sums, std::int32_t const* targets, floa
 template <class T, int width>
 __global__ void backward_kernel(T const* logits, std::int32_t const* targets, float const* maximum, float const* sums,
                                 T* dlogits, std::int64_t columns, std::int64_t valid, std::int64_t first_column,
-                                float scale) {
+                                float scale, float cap) {
   std::int64_t const token = blockIdx.x;
   bool const counted = targets[token] >= 0;
   std::int64_t const target = targets[token] - first_column;
@@ -73,7 +79,9 @@ __global__ void backward_kernel(T const* logits, std::int32_t const* targets, fl
     load<width>(logits + token * columns + c, value);
     for (int j = 0; j < width; ++j) {
       bool const takes_part = counted && c + j < valid;
-      value[j] = takes_part ? factor * fast_exp(value[j] - shift) - (c + j == target ? scale : 0.0f) : 0.0f;
+      float const logit = capped(value[j], cap);
+      float const gradient = factor * fast_exp(logit - shift) - (c + j == target ? scale : 0.0f);
+      value[j] = takes_part ? gradient * slope_at(logit, cap) : 0.0f;
     }
     store<width>(dlogits + token * columns + c, value);
   }
@@ -106,7 +114,7 @@ void cross_entropy_max(Stream& stream, CrossEntropyMaxArgs const& args) {
   with_width(s, nullptr, [&](auto type, auto width) {
     using T = decltype(type);
     launch(max_kernel<T, decltype(width)::value>, dim3(grid_of_rows(s.tokens)), block_for(s.columns / width),
-           cuda_stream(stream), static_cast<T const*>(s.logits), args.maximum, s.columns, valid_columns(s));
+           cuda_stream(stream), static_cast<T const*>(s.logits), args.maximum, s.columns, valid_columns(s), s.softcap);
   });
 }
 
@@ -119,7 +127,7 @@ void cross_entropy_sum(Stream& stream, CrossEntropySumArgs const& args) {
     using T = decltype(type);
     launch(sum_kernel<T, decltype(width)::value>, dim3(grid_of_rows(s.tokens)), block_for(s.columns / width),
            cuda_stream(stream), static_cast<T const*>(s.logits), s.targets, args.maximum, args.sums, s.columns,
-           valid_columns(s), s.first_column);
+           valid_columns(s), s.first_column, s.softcap);
   });
 }
 
@@ -141,7 +149,8 @@ void cross_entropy_backward(Stream& stream, CrossEntropyBackwardArgs const& args
     using T = decltype(type);
     launch(backward_kernel<T, decltype(width)::value>, dim3(grid_of_rows(s.tokens)), block_for(s.columns / width),
            cuda_stream(stream), static_cast<T const*>(s.logits), s.targets, args.maximum, args.sums,
-           static_cast<T*>(args.dlogits), s.columns, valid_columns(s), s.first_column, args.scale);
+           static_cast<T*>(args.dlogits), s.columns, valid_columns(s), s.first_column, args.scale,
+           s.softcap);
   });
 }
 

@@ -14,7 +14,9 @@ std::int64_t valid_columns(CrossEntropyShape const& shape) {
 }
 
 double logit(CrossEntropyShape const& shape, std::int64_t t, std::int64_t column) {
-  return read_element(shape.logits, shape.dtype, t * shape.columns + column);
+  double const raw = read_element(shape.logits, shape.dtype, t * shape.columns + column);
+  double const cap = static_cast<double>(shape.softcap);
+  return cap > 0 ? cap * std::tanh(raw / cap) : raw;
 }
 
 }  // namespace
@@ -58,9 +60,10 @@ void cross_entropy_backward(CrossEntropyBackwardArgs const& args) {
     for (std::int64_t c = 0; c < shape.columns; ++c) {
       double gradient = 0;
       if (shape.targets[t] >= 0 && c < valid_columns(shape)) {
-        double const shifted = logit(shape, t, c) - static_cast<double>(args.maximum[t]);
-        gradient = std::exp(shifted) / static_cast<double>(args.sums[t]);
+        double const value = logit(shape, t, c), cap = static_cast<double>(shape.softcap);
+        gradient = std::exp(value - static_cast<double>(args.maximum[t])) / static_cast<double>(args.sums[t]);
         if (shape.targets[t] == shape.first_column + c) gradient -= 1;
+        if (cap > 0) gradient *= 1 - value / cap * (value / cap);
       }
       write_element(args.dlogits, shape.dtype, t * shape.columns + c, gradient * static_cast<double>(args.scale));
     }

@@ -11,12 +11,14 @@ struct Gather {
   T* out;
   std::int64_t rows, cols, first_row;
   bool accumulate;
+  float scale;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
     std::int64_t const token = i / cols, col = i - token * cols, row = ids[token] - first_row;
     float value[width] = {}, before[width];
     if (row >= 0 && row < rows) load<width>(weight + row * cols + col, value);
+    for (int j = 0; j < width; ++j) value[j] *= scale;
     if (accumulate) {
       load<width>(out + i, before);
       for (int j = 0; j < width; ++j) value[j] += before[j];
@@ -31,7 +33,7 @@ constexpr unsigned scatter_block = 128;
 /// result repeats bit by bit without sorting and without atomics.
 template <class T>
 __global__ void scatter_kernel(std::int32_t const* ids, T const* dout, float* dweight, std::int64_t tokens,
-                               std::int64_t rows, std::int64_t cols, std::int64_t first_row) {
+                               std::int64_t rows, std::int64_t cols, std::int64_t first_row, float scale) {
   __shared__ std::int32_t later[scatter_block];
   std::int64_t const token = blockIdx.x;
   std::int32_t const id = ids[token];
@@ -47,7 +49,7 @@ __global__ void scatter_kernel(std::int32_t const* ids, T const* dout, float* dw
     later[threadIdx.x] = mine < tokens ? ids[mine] : id - 1;
     __syncthreads();
     for (unsigned t = 0; t < blockDim.x && col < cols; ++t)
-      if (later[t] == id) sum += to_float(dout[(first + t) * cols + col]);
+      if (later[t] == id) sum += scale * to_float(dout[(first + t) * cols + col]);
     __syncthreads();
   }
   if (col < cols) dweight[row * cols + col] = sum;
@@ -68,7 +70,8 @@ void embedding_forward(Stream& stream, EmbeddingForwardArgs const& args) {
                          args.rows,
                          args.cols,
                          args.first_row,
-                         args.accumulate};
+                         args.accumulate,
+                         args.scale};
     bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.weight, args.out);
     for_each<pack_width<T>>(body, args.tokens * args.cols, wide, cuda_stream(stream));
   });
@@ -88,7 +91,8 @@ void embedding_backward(Stream& stream, EmbeddingBackwardArgs const& args) {
     using T = decltype(type);
     auto const column_blocks = static_cast<unsigned>((args.cols + scatter_block - 1) / scatter_block);
     launch(scatter_kernel<T>, dim3(grid_of_rows(args.tokens), column_blocks), scatter_block, queue, args.ids,
-           static_cast<T const*>(args.dout), args.dweight, args.tokens, args.rows, args.cols, args.first_row);
+           static_cast<T const*>(args.dout), args.dweight, args.tokens, args.rows, args.cols, args.first_row,
+           args.scale);
   });
 }
 

@@ -13,13 +13,15 @@ void embedding_forward(EmbeddingForwardArgs const& args) {
       T const* const from = static_cast<T const*>(args.weight) + (mine ? row : 0) * args.cols;
       T* const to = static_cast<T*>(args.out) + t * args.cols;
       if (!args.accumulate) {
-        if (mine) {
+        if (mine && args.scale == 1.0f) {
           std::copy_n(from, args.cols, to);
+        } else if (mine) {
+          for (std::int64_t c = 0; c < args.cols; ++c) to[c] = from_float<T>(args.scale * to_float(from[c]));
         } else {
           std::fill_n(to, args.cols, T{});
         }
       } else if (mine) {
-        for (std::int64_t c = 0; c < args.cols; ++c) to[c] = from_float<T>(to_float(to[c]) + to_float(from[c]));
+        for (std::int64_t c = 0; c < args.cols; ++c) to[c] = from_float<T>(to_float(to[c]) + args.scale * to_float(from[c]));
       }
     }
   });
@@ -33,7 +35,7 @@ void embedding_backward(EmbeddingBackwardArgs const& args) {
       if (row < 0 || row >= args.rows) continue;
       T const* const from = static_cast<T const*>(args.dout) + t * args.cols;
       float* const to = args.dweight + row * args.cols;
-      for (std::int64_t c = 0; c < args.cols; ++c) to[c] += to_float(from[c]);
+      for (std::int64_t c = 0; c < args.cols; ++c) to[c] += args.scale * to_float(from[c]);
     }
   });
 }

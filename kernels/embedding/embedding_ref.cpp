@@ -10,7 +10,7 @@ void embedding_forward(EmbeddingForwardArgs const& args) {
     std::int64_t const row = args.ids[t] - args.first_row;
     bool const mine = row >= 0 && row < args.rows;
     for (std::int64_t c = 0; c < args.cols; ++c) {
-      double value = mine ? read_element(args.weight, args.dtype, row * args.cols + c) : 0.0;
+      double value = mine ? static_cast<double>(args.scale) * read_element(args.weight, args.dtype, row * args.cols + c) : 0.0;
       if (args.accumulate) value += read_element(args.out, args.dtype, t * args.cols + c);
       write_element(args.out, args.dtype, t * args.cols + c, value);
     }
@@ -23,7 +23,8 @@ void embedding_backward(EmbeddingBackwardArgs const& args) {
     std::int64_t const row = args.ids[t] - args.first_row;
     if (row < 0 || row >= args.rows) continue;
     for (std::int64_t c = 0; c < args.cols; ++c) {
-      sums[static_cast<std::size_t>(row * args.cols + c)] += read_element(args.dout, args.dtype, t * args.cols + c);
+      sums[static_cast<std::size_t>(row * args.cols + c)] +=
+          static_cast<double>(args.scale) * read_element(args.dout, args.dtype, t * args.cols + c);
     }
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {

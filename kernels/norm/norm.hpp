@@ -7,6 +7,12 @@ namespace shardbench {
 
 enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 
+/// First element of vector `r` of rows that hold `heads` vectors of `cols` side by side.
+SB_HOST_DEVICE inline std::int64_t vector_offset(std::int64_t r, std::int64_t heads, std::int64_t cols,
+                                                 std::int64_t stride) {
+  return heads == 1 ? r * stride : r / heads * stride + r % heads * cols;
+}
+
 /// y = normalise(x + residual) * (weight + weight_offset) + bias over the last dim, statistics in fp32.
 struct NormForwardArgs {
   NormKind kind = NormKind::layer_norm;
@@ -20,6 +26,7 @@ struct NormForwardArgs {
   float* rstd = nullptr;           ///< [rows]
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, y_stride = 0;  ///< elements between rows (per-head norms read a slice); residual and sum: cols
+  std::int64_t heads = 1;  ///< vectors of `cols` side by side in a row, each normed by itself (then no residual); statistics are [rows, heads]
   float eps = 1e-5f;
   float weight_offset = 0;  ///< 1 for Gemma
   Dtype dtype = Dtype::f32;
@@ -39,6 +46,7 @@ struct NormBackwardArgs {
   float* dbias = nullptr;        ///< [cols] or nullptr
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, y_stride = 0;  ///< rows of x, dsum and dx; rows of dy
+  std::int64_t heads = 1;                   ///< as in the forward pass
   float weight_offset = 0;
   bool accumulate = false;
   Dtype dtype = Dtype::f32;

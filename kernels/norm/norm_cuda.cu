@@ -13,7 +13,7 @@ struct Forward {
   T const *weight, *bias;
   T* y;
   float *mean, *rstd;
-  std::int64_t cols, x_stride, y_stride;
+  std::int64_t cols, x_stride, y_stride, heads;
   float eps, weight_offset;
 };
 
@@ -38,7 +38,8 @@ __device__ float add_residual(Forward<T> const& f, T const* x, T const* residual
 template <class T, int width>
 __global__ void norm_forward_kernel(Forward<T> f, bool centred) {
   std::int64_t const row = blockIdx.x;
-  T const* const x = f.x + row * f.x_stride;
+  T const* const x = f.x + vector_offset(row, f.heads, f.cols, f.x_stride);
+  T* const y = f.y + vector_offset(row, f.heads, f.cols, f.y_stride);
   T* const sum = f.residual ? f.sum + row * f.cols : nullptr;
   T const* const from = f.residual ? sum : x;
   float total = 0;
@@ -59,7 +60,7 @@ __global__ void norm_forward_kernel(Forward<T> f, bool centred) {
     if (f.bias) load<width>(f.bias + c, bias);
     for (int j = 0; j < width; ++j)
       value[j] = (value[j] - mean) * rstd * (weight[j] + f.weight_offset) + (f.bias ? bias[j] : 0.0f);
-    store<width>(f.y + row * f.y_stride + c, value);
+    store<width>(y + c, value);
   }
   if (threadIdx.x != 0) return;
   if (f.mean) f.mean[row] = mean;
@@ -72,7 +73,7 @@ struct Backward {
   float const *mean, *rstd;
   T const* dsum;
   T* dx;
-  std::int64_t cols, x_stride, y_stride;
+  std::int64_t cols, x_stride, y_stride, heads;
   float weight_offset;
 };
 
@@ -80,8 +81,9 @@ struct Backward {
 template <class T, int width>
 __global__ void norm_backward_kernel(Backward<T> b, bool centred) {
   std::int64_t const row = blockIdx.x;
-  T const* const dy = b.dy + row * b.y_stride;
-  T const* const x = b.x + row * b.x_stride;
+  T const* const dy = b.dy + vector_offset(row, b.heads, b.cols, b.y_stride);
+  std::int64_t const x_at = vector_offset(row, b.heads, b.cols, b.x_stride);
+  T const* const x = b.x + x_at;
   float const mean = centred ? b.mean[row] : 0.0f, rstd = b.rstd[row];
   std::int64_t const first = std::int64_t{threadIdx.x} * width, step = std::int64_t{blockDim.x} * width;
   float sum_scaled = 0, sum_product = 0;
@@ -103,12 +105,12 @@ __global__ void norm_backward_kernel(Backward<T> b, bool centred) {
     load<width>(dy + c, gradient);
     load<width>(x + c, value);
     load<width>(b.weight + c, weight);
-    if (b.dsum) load<width>(b.dsum + row * b.x_stride + c, arriving);
+    if (b.dsum) load<width>(b.dsum + x_at + c, arriving);
     for (int j = 0; j < width; ++j) {
       float const scaled = gradient[j] * (weight[j] + b.weight_offset), normalised = (value[j] - mean) * rstd;
       value[j] = rstd * (scaled - mean_scaled - normalised * mean_product) + (b.dsum ? arriving[j] : 0.0f);
     }
-    store<width>(b.dx + row * b.x_stride + c, value);
+    store<width>(b.dx + x_at + c, value);
   }
 }
 
@@ -116,11 +118,11 @@ template <class T, bool normalised>
 struct WeightGradient {
   T const *dy, *x;
   float const *mean, *rstd;
-  std::int64_t x_stride, y_stride;
+  std::int64_t x_stride, y_stride, heads, cols;
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
-    float const gradient = to_float(dy[row * y_stride + col]);
+    float const gradient = to_float(dy[vector_offset(row, heads, cols, y_stride) + col]);
     if constexpr (!normalised) return gradient;
-    return gradient * (to_float(x[row * x_stride + col]) - (mean ? mean[row] : 0.0f)) * rstd[row];
+    return gradient * (to_float(x[vector_offset(row, heads, cols, x_stride) + col]) - (mean ? mean[row] : 0.0f)) * rstd[row];
   }
 };
 
@@ -143,12 +145,13 @@ void forward(CudaStream& stream, NormForwardArgs const& a) {
                      a.cols,
                      a.x_stride,
                      a.y_stride,
+                     a.heads,
                      a.eps,
                      a.weight_offset};
   constexpr int width = pack_width<T>;
   bool const wide =
       strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.x, a.residual, a.sum, a.weight, a.bias, a.y);
-  launch(wide ? norm_forward_kernel<T, width> : norm_forward_kernel<T, 1>, dim3(grid_of_rows(a.rows)),
+  launch(wide ? norm_forward_kernel<T, width> : norm_forward_kernel<T, 1>, dim3(grid_of_rows(a.rows * a.heads)),
          block_for(a.cols / (wide ? width : 1)), stream, f, a.kind == NormKind::layer_norm);
 }
 
@@ -159,10 +162,12 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
   auto const* x = static_cast<T const*>(a.x);
   // Before dx, which may lie where x or dy did.
   if (a.dweight) {
-    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride}, a.dweight, a.rows, a.cols,
+    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols}, a.dweight,
+                a.rows * a.heads, a.cols,
                 a.accumulate);
     if (a.dbias)
-      sum_columns(stream, WeightGradient<T, false>{dy, x, mean, a.rstd, a.x_stride, a.y_stride}, a.dbias, a.rows,
+      sum_columns(stream, WeightGradient<T, false>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols}, a.dbias,
+                  a.rows * a.heads,
                   a.cols, a.accumulate);
   }
   if (a.rows == 0) return;
@@ -176,10 +181,11 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
                       a.cols,
                       a.x_stride,
                       a.y_stride,
+                      a.heads,
                       a.weight_offset};
   constexpr int width = pack_width<T>;
   bool const wide = strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.dy, a.x, a.weight, a.dsum, a.dx);
-  launch(wide ? norm_backward_kernel<T, width> : norm_backward_kernel<T, 1>, dim3(grid_of_rows(a.rows)),
+  launch(wide ? norm_backward_kernel<T, width> : norm_backward_kernel<T, 1>, dim3(grid_of_rows(a.rows * a.heads)),
          block_for(a.cols / (wide ? width : 1)), stream, b, mean != nullptr);
 }
 
@@ -187,23 +193,23 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
 
 void norm_forward(Stream& stream, NormForwardArgs const& args) {
   if (args.rows == 0 || args.cols == 0) return;
-  std::size_t const element = bytes_of(args.dtype), floats = static_cast<std::size_t>(args.rows) * sizeof(float);
+  std::size_t const element = bytes_of(args.dtype), floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
   std::size_t const dense = span_bytes(args.rows, args.cols, args.cols, element);
   std::size_t const row = static_cast<std::size_t>(args.cols) * element;
   declare_access(stream.native(),
-                 {reads(args.x, span_bytes(args.rows, args.cols, args.x_stride, element)), reads(args.residual, dense),
+                 {reads(args.x, span_bytes(args.rows, args.heads * args.cols, args.x_stride, element)), reads(args.residual, dense),
                   writes(args.residual ? args.sum : nullptr, dense), reads(args.weight, row), reads(args.bias, row),
-                  writes(args.y, span_bytes(args.rows, args.cols, args.y_stride, element)), writes(args.mean, floats),
+                  writes(args.y, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)), writes(args.mean, floats),
                   writes(args.rstd, floats)});
   with_float_type(args.dtype, [&](auto type) { forward<decltype(type)>(cuda_stream(stream), args); });
 }
 
 void norm_backward(Stream& stream, NormBackwardArgs const& args) {
   if (args.cols == 0) return;
-  std::size_t const element = bytes_of(args.dtype), floats = static_cast<std::size_t>(args.rows) * sizeof(float);
-  std::size_t const x_bytes = span_bytes(args.rows, args.cols, args.x_stride, element);
+  std::size_t const element = bytes_of(args.dtype), floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
+  std::size_t const x_bytes = span_bytes(args.rows, args.heads * args.cols, args.x_stride, element);
   declare_access(stream.native(),
-                 {reads(args.dy, span_bytes(args.rows, args.cols, args.y_stride, element)), reads(args.x, x_bytes),
+                 {reads(args.dy, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)), reads(args.x, x_bytes),
                   reads(args.weight, static_cast<std::size_t>(args.cols) * element), reads(args.mean, floats),
                   reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
   with_float_type(args.dtype, [&](auto type) { backward<decltype(type)>(cuda_stream(stream), args); });

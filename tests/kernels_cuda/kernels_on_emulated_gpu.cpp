@@ -60,6 +60,10 @@ KernelSet const& host_kernels() {
       .permute = run_on_gpu<cuda::permute>,
       .unpermute = run_on_gpu<cuda::unpermute>,
       .combine_weights = run_on_gpu<cuda::combine_weights>,
+      .join_keys = run_on_gpu<cuda::join_keys>,
+      .split_keys = run_on_gpu<cuda::split_keys>,
+      .best_token = run_on_gpu<cuda::best_token>,
+      .pick_token = run_on_gpu<cuda::pick_token>,
   };
   return set;
 }

@@ -15,6 +15,9 @@ struct Case {
 
 constexpr Case cases[] = {
     {"one token", 1, 1, 1, 1, 1, 4, 4},
+    {"one query", 1, 300, 3, 4, 2, 16, 12},
+    {"one query, wide head", 1, 37, 2, 2, 2, 192, 128},
+    {"one query, window and cap", 1, 90, 2, 6, 2, 8, 8, AttentionMask::causal, 33, 0.7f},
     {"plain", 9, 9, 2, 3, 3, 8, 8},
     {"not causal", 7, 13, 1, 2, 2, 8, 8, AttentionMask::none},
     {"grouped, values narrower", 33, 33, 1, 6, 2, 12, 5},

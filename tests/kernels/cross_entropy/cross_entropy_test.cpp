@@ -9,8 +9,9 @@ struct Result {
 };
 
 CrossEntropyShape shape_of(Tensor const& logits, std::vector<std::int32_t> const& targets, std::int64_t columns,
-                           std::int64_t first_column, std::int64_t valid_vocab) {
+                           std::int64_t first_column, std::int64_t valid_vocab, float softcap = 0) {
   CrossEntropyShape shape;
+  shape.softcap = softcap;
   shape.logits = logits.data();
   shape.targets = targets.data();
   shape.tokens = static_cast<std::int64_t>(targets.size());
@@ -38,7 +39,8 @@ TEST(CrossEntropy, HostEqualsReference) {
     for (std::int64_t const columns : {8, 37, 300}) {
       std::vector<std::int32_t> const targets = {0, 3, -1, 5, 5, static_cast<std::int32_t>(columns) - 3};
       Tensor const logits = Tensor::random(dtype, 6 * columns, 1, 3.0);
-      CrossEntropyShape const shape = shape_of(logits, targets, columns, 0, columns - 2);
+      float const softcap = columns == 8 ? 0.0f : 2.5f;
+      CrossEntropyShape const shape = shape_of(logits, targets, columns, 0, columns - 2, softcap);
       Result const actual = compute(host_kernels(), shape, 0.25f),
                    expected = compute(reference_kernels(), shape, 0.25f);
       EXPECT_TRUE(close(actual.maximum, expected.maximum, tolerance(Dtype::f32)));
@@ -106,7 +108,7 @@ TEST(CrossEntropy, ShardsGiveTheWholeLossAndGradient) {
 TEST(CrossEntropy, AShardOfPaddingHasNoMaximum) {
   Tensor const logits = Tensor::random(Dtype::f32, 8, 1);
   std::vector<std::int32_t> const targets = {3};
-  CrossEntropyShape const shape = shape_of(logits, targets, 8, 16, 10);
+  CrossEntropyShape const shape = shape_of(logits, targets, 8, 16, 10, 30.0f);
   Tensor maximum(Dtype::f32, 1), sums(Dtype::f32, 2);
   run(host_kernels().cross_entropy_max, CrossEntropyMaxArgs{shape, maximum.floats()});
   EXPECT_EQ(maximum.at(0), -std::numeric_limits<double>::infinity());
@@ -131,6 +133,27 @@ TEST(CrossEntropy, BackwardIsTheDerivativeOfTheLoss) {
     return total;
   };
   Result const actual = compute(host_kernels(), shape_of(rounded, targets, 7, 0, 6), 1.0f);
+  EXPECT_NEAR(actual.loss.at(0), loss(), 1e-5);
+  EXPECT_TRUE(close(actual.dlogits, finite_differences(exact, loss), gradient_tolerance));
+}
+
+// Capped logits are what a loss without a cap would see had they been capped before; the slope is the chain rule's.
+TEST(CrossEntropy, SoftCapIsATanhBeforeTheLoss) {
+  constexpr double cap = 2;
+  std::vector<std::int32_t> const targets = {2, 0, -1};
+  Tensor exact = Tensor::random(Dtype::f64, 3 * 7, 1, 3.0);
+  Tensor const rounded = exact.as(Dtype::f32);
+  auto const loss = [&] {
+    double total = 0;
+    auto const at = [&](std::int64_t t, std::int64_t c) { return cap * std::tanh(exact.at(t * 7 + c) / cap); };
+    for (std::int64_t t = 0; t < 2; ++t) {
+      double sum = 0;
+      for (std::int64_t c = 0; c < 6; ++c) sum += std::exp(at(t, c));
+      total += std::log(sum) - at(t, targets[static_cast<std::size_t>(t)]);
+    }
+    return total;
+  };
+  Result const actual = compute(host_kernels(), shape_of(rounded, targets, 7, 0, 6, static_cast<float>(cap)), 1.0f);
   EXPECT_NEAR(actual.loss.at(0), loss(), 1e-5);
   EXPECT_TRUE(close(actual.dlogits, finite_differences(exact, loss), gradient_tolerance));
 }

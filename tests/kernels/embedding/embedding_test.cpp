@@ -14,21 +14,23 @@ std::vector<std::int32_t> random_ids(std::int64_t tokens, std::uint32_t vocab) {
 constexpr std::int64_t tokens = 37, cols = 19, vocab = 20;
 
 Tensor forward(KernelSet const& kernels, Tensor const& weight, std::int64_t first_row, std::int64_t rows, Tensor out,
-               bool accumulate) {
+               bool accumulate, float scale = 1) {
   std::vector<std::int32_t> const ids = random_ids(tokens, vocab);
   EmbeddingForwardArgs args{ids.data(), weight.data(), out.data(), tokens, rows, cols, first_row};
   args.accumulate = accumulate;
   args.dtype = weight.dtype();
+  args.scale = scale;
   run(kernels.embedding_forward, args);
   return out;
 }
 
 Tensor backward(KernelSet const& kernels, Tensor const& dout, std::int64_t first_row, std::int64_t rows, Tensor dweight,
-                bool accumulate) {
+                bool accumulate, float scale = 1) {
   std::vector<std::int32_t> const ids = random_ids(tokens, vocab);
   EmbeddingBackwardArgs args{ids.data(), dout.data(), dweight.floats(), tokens, rows, cols, first_row};
   args.accumulate = accumulate;
   args.dtype = dout.dtype();
+  args.scale = scale;
   run(kernels.embedding_backward, args);
   return dweight;
 }
@@ -41,11 +43,14 @@ TEST(Embedding, HostEqualsReference) {
       Tensor const out = accumulate ? start : Tensor(dtype, tokens * cols);
       EXPECT_TRUE(close(forward(host_kernels(), weight, 0, vocab, out, accumulate),
                         forward(reference_kernels(), weight, 0, vocab, out, accumulate), tolerance(dtype)));
-      EXPECT_TRUE(close(forward(host_kernels(), shard, 8, 12, out, accumulate),
-                        forward(reference_kernels(), shard, 8, 12, out, accumulate), tolerance(dtype)));
+      EXPECT_TRUE(close(forward(host_kernels(), shard, 8, 12, out, accumulate, 7.5f),
+                        forward(reference_kernels(), shard, 8, 12, out, accumulate, 7.5f), tolerance(dtype)));
       Tensor const sums = accumulate ? Tensor::random(Dtype::f32, vocab * cols, 6) : Tensor(Dtype::f32, vocab * cols);
       EXPECT_TRUE(close(backward(host_kernels(), dout, 0, vocab, sums, accumulate),
                         backward(reference_kernels(), dout, 0, vocab, sums, accumulate), tolerance(Dtype::f32, 8)));
+      EXPECT_TRUE(close(backward(host_kernels(), dout, 0, vocab, sums, accumulate, 7.5f),
+                        backward(reference_kernels(), dout, 0, vocab, sums, accumulate, 7.5f),
+                        tolerance(Dtype::f32, 8)));
     }
   }
 }

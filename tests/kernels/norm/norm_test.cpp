@@ -8,7 +8,9 @@ struct Case {
   std::int64_t rows, cols;
   bool residual = false, bias = true;
   float weight_offset = 0;
-  std::int64_t x_gap = 0, y_gap = 0;
+  std::int64_t x_gap = 0, y_gap = 0, heads = 1;
+  std::int64_t x_stride() const { return heads * cols + x_gap; }
+  std::int64_t y_stride() const { return heads * cols + y_gap; }
 };
 
 constexpr Case cases[] = {
@@ -20,6 +22,8 @@ constexpr Case cases[] = {
     {NormKind::rms_norm, 4, 127, true, false, 1.0f},
     {NormKind::rms_norm, 6, 16, false, false, 0, 5, 3},
     {NormKind::layer_norm, 0, 16},
+    {NormKind::rms_norm, 5, 8, false, false, 0, 16, 4, 3},
+    {NormKind::layer_norm, 70, 12, false, true, 0, 0, 6, 2},
 };
 
 struct Forward {
@@ -34,16 +38,16 @@ struct Problem {
   Problem(Case const& given, Dtype type)
       : c(given),
         dtype(type),
-        x(Tensor::random(type, c.rows * (c.cols + c.x_gap), 1, 2.0, 0.5)),
+        x(Tensor::random(type, c.rows * c.x_stride(), 1, 2.0, 0.5)),
         residual(Tensor::random(type, c.rows * c.cols, 2)),
         weight(Tensor::random(type, c.cols, 3, 0.5, 1.0)),
         bias(Tensor::random(type, c.cols, 4)),
-        dy(Tensor::random(type, c.rows * (c.cols + c.y_gap), 5)),
-        dsum(Tensor::random(type, c.rows * (c.cols + c.x_gap), 6)) {}
+        dy(Tensor::random(type, c.rows * c.y_stride(), 5)),
+        dsum(Tensor::random(type, c.rows * c.x_stride(), 6)) {}
 
   Forward forward(KernelSet const& kernels) const {
-    Forward result{Tensor(dtype, dy.count()), Tensor(dtype, residual.count()), Tensor(Dtype::f32, c.rows),
-                   Tensor(Dtype::f32, c.rows)};
+    Forward result{Tensor(dtype, dy.count()), Tensor(dtype, residual.count()),
+                   Tensor(Dtype::f32, c.rows * c.heads), Tensor(Dtype::f32, c.rows * c.heads)};
     NormForwardArgs args;
     args.kind = c.kind;
     args.x = x.data();
@@ -56,8 +60,9 @@ struct Problem {
     args.rstd = result.rstd.floats();
     args.rows = c.rows;
     args.cols = c.cols;
-    args.x_stride = c.cols + c.x_gap;
-    args.y_stride = c.cols + c.y_gap;
+    args.x_stride = c.x_stride();
+    args.y_stride = c.y_stride();
+    args.heads = c.heads;
     args.weight_offset = c.weight_offset;
     args.dtype = dtype;
     run(kernels.norm_forward, args);
@@ -84,8 +89,9 @@ Backward backward(KernelSet const& kernels, Problem const& p, Forward given, boo
   args.dbias = p.c.bias ? result.dbias.floats() : nullptr;
   args.rows = p.c.rows;
   args.cols = p.c.cols;
-  args.x_stride = p.c.cols + p.c.x_gap;
-  args.y_stride = p.c.cols + p.c.y_gap;
+  args.x_stride = p.c.x_stride();
+  args.y_stride = p.c.y_stride();
+  args.heads = p.c.heads;
   args.weight_offset = p.c.weight_offset;
   args.accumulate = accumulate;
   args.dtype = p.dtype;
@@ -124,7 +130,7 @@ TEST(Norm, BackwardEqualsReference) {
         Backward const actual = backward(host_kernels(), p, given, with_dsum, poisoned(p), false);
         Backward const expected = backward(reference_kernels(), p, given, with_dsum, poisoned(p), false);
         EXPECT_TRUE(close(actual.dx, expected.dx, tolerance(dtype, 4 * c.cols), c.rows * c.x_gap));
-        EXPECT_TRUE(close(actual.dweight, expected.dweight, tolerance(Dtype::f32, c.rows)));
+        EXPECT_TRUE(close(actual.dweight, expected.dweight, tolerance(Dtype::f32, c.rows * c.heads)));
         if (c.bias) {
           EXPECT_TRUE(close(actual.dbias, expected.dbias, tolerance(Dtype::f32, c.rows)));
         }
@@ -174,6 +180,17 @@ TEST(Norm, BackwardIsTheDerivativeOfForward) {
       EXPECT_TRUE(close(actual.dbias, finite_differences(exact.bias, loss), gradient_tolerance));
     }
   }
+}
+
+TEST(Norm, HeadsSideBySideAreRowsOfTheirOwn) {
+  Problem const together({NormKind::rms_norm, 6, 5, false, false, 0, 0, 0, 4}, Dtype::f32);
+  Problem const apart({NormKind::rms_norm, 24, 5, false, false}, Dtype::f32);  // the same elements, one head a row
+  Forward const a = together.forward(host_kernels()), b = apart.forward(host_kernels());
+  for (std::int64_t i = 0; i < b.y.count(); ++i) EXPECT_EQ(a.y.at(i), b.y.at(i));
+  Backward const da = backward(host_kernels(), together, a, false, poisoned(together), false);
+  Backward const db = backward(host_kernels(), apart, b, false, poisoned(apart), false);
+  for (std::int64_t i = 0; i < db.dx.count(); ++i) EXPECT_EQ(da.dx.at(i), db.dx.at(i));
+  EXPECT_TRUE(close(da.dweight, db.dweight, tolerance(Dtype::f32, 24)));
 }
 
 TEST(Norm, RowsAreNormalised) {
