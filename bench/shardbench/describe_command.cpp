@@ -37,7 +37,7 @@ void print_parameters(Description const& d) {
   line("head", p.head);
   line("blocks", p.blocks);
   line("norms", p.norms);
-  if (p.mtp > 0) line("multi-token prediction", p.mtp);
+  if (p.mtp > 0) line("MTP, not in the step", p.mtp);
   if (d.totals) line("held by a rank (most)", d.totals->parameters_held);
 }
 
@@ -71,6 +71,7 @@ void print_memory(StepTotals const& t) {
   line("gradients", t.gradient_bytes);
   line("optimizer, masters", t.optimizer_bytes);
   line("inputs", t.buffer_bytes);
+  if (t.kv_cache_bytes > 0) line("kv cache", t.kv_cache_bytes);
   line("activations, peak", t.activation_bytes);
   line("total, peak", t.peak_bytes);
   fmt::print("  largest at the peak:");

@@ -25,6 +25,7 @@ Json memory_json(StepTotals const& t) {
   return {{"stage", t.fullest_stage},           {"parameter_bytes", t.parameter_bytes},
           {"gradient_bytes", t.gradient_bytes}, {"optimizer_bytes", t.optimizer_bytes},
           {"buffer_bytes", t.buffer_bytes},     {"activation_bytes", t.activation_bytes},
+          {"kv_cache_bytes", t.kv_cache_bytes},
           {"peak_bytes", t.peak_bytes},         {"microbatches_in_flight", t.microbatches_in_flight},
           {"largest_tensors", largest}};
 }

@@ -17,7 +17,10 @@ void set_rates(ReportRow& row, StepTotals const& totals) {
   if (seconds <= 0) return;
   double const samples = static_cast<double>(e.global_batch);
   row.samples_per_s = samples / seconds;
-  row.tokens_per_s = samples * static_cast<double>(e.seq) / seconds;
+  bool const decodes = e.phase == PhaseKind::decode;
+  row.tokens_per_s = samples * (decodes ? 1.0 : static_cast<double>(e.seq)) / seconds;
+  if (decodes) row.tpot_ms = row.step_ms_p50;
+  if (e.phase == PhaseKind::prefill) row.ttft_ms = row.step_ms_p50;
   row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
   row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
   row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;

@@ -17,6 +17,7 @@ void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay cons
   totals.gradient_bytes = plan.gradient_bytes;
   totals.optimizer_bytes = plan.optimizer_bytes;
   totals.buffer_bytes = plan.buffer_bytes;
+  totals.kv_cache_bytes = plan.kv_cache_bytes;
   totals.activation_bytes = plan.activation_peak_bytes;
   totals.peak_bytes = plan.peak_bytes();
   totals.microbatches_in_flight =

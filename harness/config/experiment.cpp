@@ -77,8 +77,16 @@ void check_seq(Experiment const& e, Reasons& reasons) {
 }
 
 void check_phase(Experiment const& e, Reasons& reasons) {
-  if (e.phase == PhaseKind::train) return;
   std::string_view const phase = to_string(e.phase);
+  if (e.phase != PhaseKind::decode && e.context > 0)
+    reasons.push_back(fmt::format("context: {} given, {} has no cache before it; legal with phase decode", e.context, phase));
+  if (e.phase == PhaseKind::train) return;
+  if (e.model.position == PositionKind::learned && e.context >= e.model.max_positions)
+    reasons.push_back(fmt::format("context: {} given, {} has {} learned positions; legal: 1 to {}", e.context,
+                                  e.model.name, e.model.max_positions, e.model.max_positions - 1));
+  if (e.parallel.schedule != ScheduleKind::one_f_one_b && e.parallel.schedule != ScheduleKind::gpipe)
+    reasons.push_back(fmt::format("schedule: {} given, {} has no backward pass; legal: gpipe, 1f1b",
+                                  to_string(e.parallel.schedule), phase));
   if (e.model.vision || e.model.yolo)
     reasons.push_back(fmt::format("phase: {} given, {} generates nothing; legal: train", phase, e.model.name));
   if (e.parallel.recompute != Recompute::none)
@@ -189,6 +197,7 @@ void resolve(Experiment& e) {
   if (e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b)
     e.parallel.schedule = ScheduleKind::interleaved;
   if (e.global_batch == 0) e.global_batch = e.micro_batch * e.parallel.dp;
+  if (e.phase == PhaseKind::decode && e.context == 0) e.context = e.seq - 1;
   Reasons const early = illegal_reasons(e.model, e.parallel);
   if (e.ranks == 0 && early.empty()) e.ranks = e.parallel.ranks();
   Reasons const reasons = early.empty() ? illegal_reasons(e) : early;

@@ -33,6 +33,7 @@ struct Experiment {
   Dtype gradient_dtype = Dtype::f32;
   Scope scope = Scope::model;
   PhaseKind phase = PhaseKind::train;
+  std::int64_t context = 0;  ///< decode: tokens in the KV cache before the step; 0: seq - 1
   DeviceKind device = DeviceKind::automatic;
   std::int64_t ranks = 0;  ///< 0: as many as the cut needs
   double bucket_mb = 25;   ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)

@@ -126,6 +126,8 @@ void add_cut_fields(std::vector<Field>& t) {
 void add_run_fields(std::vector<Field>& t) {
   t.push_back(choice("scope", "blocks only, or embeddings, head and loss too", all_of<Scope>(), SB_FIELD(scope)));
   t.push_back(choice("phase", "training step, prompt pass or token generation", all_of<PhaseKind>(), SB_FIELD(phase)));
+  t.push_back(integer("context", "decode: tokens in the KV cache before the step; seq - 1 when not given", 1, batch_limit,
+                      SB_FIELD(context)));
   t.push_back(choice("device", "where kernels run", all_of<DeviceKind>(), SB_FIELD(device)));
   t.push_back(integer("ranks", "processes; as many as the cut needs when not given", 1, batch_limit, SB_FIELD(ranks)));
   t.push_back(number("bucket-mb", "gradient bucket of data parallelism, MB", 0.001, number_limit, SB_FIELD(bucket_mb)));

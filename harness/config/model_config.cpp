@@ -63,6 +63,7 @@ ModelConfig read_language(JsonFields const& outer) {
   if (type.empty() && fields.has("num_layers")) return read_megatron(fields);
   if (type == "gpt2" || type == "gpt_bigcode") return read_gpt2(fields, type == "gpt_bigcode");
   if (type == "gpt_neox") return read_gpt_neox(fields);
+  if (type == "falcon") return read_falcon(fields);
   if (type == "vit") return read_vit(fields);
   if (type == "yolo26") return read_yolo(fields);
   if (is_llama_like(type)) {
@@ -70,7 +71,7 @@ ModelConfig read_language(JsonFields const& outer) {
     model.vision_heads = vision_tower_heads(outer);
     return model;
   }
-  std::string known = "gpt2, gpt_bigcode, gpt_neox, vit, yolo26";
+  std::string known = "gpt2, gpt_bigcode, gpt_neox, falcon, vit, yolo26";
   for (std::string const& name : llama_like_types()) known += ", " + name;
   fields.fail("model_type",
               type.empty() ? "missing (one of " + known + ")" : in_quotes(type) + " is not one of " + known);

@@ -56,6 +56,34 @@ ModelConfig read_gpt_neox(JsonFields const& fields) {
   return model;
 }
 
+ModelConfig read_falcon(JsonFields const& fields) {
+  ModelConfig model = gpt_base();
+  if (fields.flag_or("alibi", false)) fields.fail("alibi", "true given, positions by bias are not read (allowed: false)");
+  model.layers = fields.size("num_hidden_layers", max_layers);
+  model.hidden = fields.size("hidden_size");
+  model.heads = fields.size("num_attention_heads", max_heads);
+  split_hidden(fields, "num_attention_heads", model);
+  bool const grouped = fields.flag_or("new_decoder_architecture", false);  // FalconConfig's names and defaults
+  model.kv_heads = grouped                                 ? fields.size_or("num_kv_heads", model.heads, max_heads)
+                   : fields.flag_or("multi_query", true) ? 1
+                                                           : model.heads;
+  if (model.heads % model.kv_heads != 0)
+    fields.fail("num_kv_heads", fmt::format("{} does not divide num_attention_heads {}", model.kv_heads, model.heads));
+  model.ffn_hidden = fields.size_or("ffn_hidden_size", 4 * model.hidden, 4 * max_width);
+  model.vocab = fields.size("vocab_size", max_vocab);
+  model.max_positions = fields.count_or("max_position_embeddings", 2048, max_tokens);
+  model.norm_eps = static_cast<float>(fields.number_or("layer_norm_epsilon", 1e-5, 1e-30, 1));
+  model.activation = read_activation(fields, "activation", "gelu");
+  model.position = PositionKind::rope;
+  model.rope_theta = static_cast<float>(fields.number_or("rope_theta", 10000, 1, 1e12));
+  model.qkv_bias = model.attention_out_bias = model.mlp_bias = fields.flag_or("bias", false);
+  model.parallel_block = grouped || fields.flag_or("parallel_attn", true);
+  std::int64_t const norms = fields.size_or("num_ln_in_parallel_attn", grouped ? 2 : 1, 2);
+  model.parallel_shared_norm = model.parallel_block && norms == 1;
+  model.tied_embeddings = fields.flag_or("tie_word_embeddings", true);
+  return model;
+}
+
 ModelConfig read_megatron(JsonFields const& fields) {
   ModelConfig model = gpt_base();
   model.layers = fields.size("num_layers", max_layers);

@@ -18,6 +18,7 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view model_typ
 
 ModelConfig read_gpt2(JsonFields const& fields, bool bigcode);
 ModelConfig read_gpt_neox(JsonFields const& fields);
+ModelConfig read_falcon(JsonFields const& fields);
 /// One size of Megatron-LM's arguments: num_layers, hidden_size, num_attention_heads, seq_length, vocab_size.
 ModelConfig read_megatron(JsonFields const& fields);
 

@@ -51,13 +51,14 @@ void Runner::initialize(std::uint64_t seed) {
   for (std::size_t id = 0; id < program_.tensors.size(); ++id) {
     Tensor const& t = program_.tensors[id];
     auto const& place = plan_.places[id];
-    bool const zero =
-        t.role == TensorRole::optimizer || t.role == TensorRole::gradient || t.role == TensorRole::parameter;
+    bool const zero = t.role == TensorRole::optimizer || t.role == TensorRole::gradient ||
+                      t.role == TensorRole::parameter || t.role == TensorRole::kv_cache;
     if (place.residence != Residence::persistent || !zero ||
         program_.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id))
       continue;
-    device_.fill_bytes(arena_.at(static_cast<std::size_t>(place.offset)), 0, static_cast<std::size_t>(t.bytes()),
-                       stream);
+    for (std::int32_t i = 0; i < place.instances; ++i)
+      device_.fill_bytes(arena_.at(static_cast<std::size_t>(place.offset + i * place.stride)), 0,
+                         static_cast<std::size_t>(t.bytes()), stream);
   }
   fill_parameters(seed);
   fill_inputs(seed);
@@ -95,6 +96,11 @@ void put(Device& device, void* to, std::vector<std::int32_t> const& values, Stre
 }  // namespace
 
 void Runner::fill_inputs(std::uint64_t seed) {
+  if (program_.inference) {
+    set_position(program_.context);
+    set_prompt(seed);
+    return;
+  }
   Stream& stream = *queue(StreamId::compute).stream;
   StepProgram const& p = program_;
   auto const at = [&](TensorId id, std::int32_t m) { return Operands(program_, plan_, arena_, m).at({id, 0, 0}); };

@@ -28,6 +28,9 @@ struct Launch {
   std::int64_t rows_here(std::int64_t rows) const { return counts ? counts->total_received() : rows; }
 };
 
+/// Elements between rows of an operand: what it says, or those of dense rows.
+std::int64_t row_stride(TensorRef const& ref, std::int64_t dense) { return ref.stride > 0 ? ref.stride : dense; }
+
 void gemm(Launch const& l) {
   auto const& s = std::get<GemmShape>(l.op.shape);
   GemmArgs a;
@@ -37,9 +40,9 @@ void gemm(Launch const& l) {
   a.c = l.data.at(l.out(0));
   a.m = s.m, a.n = s.n, a.k = s.k;
   a.transpose_a = s.transpose_a, a.transpose_b = s.transpose_b;
-  a.lda = s.transpose_a ? s.m : s.k;
-  a.ldb = s.transpose_b ? s.k : s.n;
-  a.ldc = s.n;
+  a.lda = row_stride(l.in(0), s.transpose_a ? s.m : s.k);
+  a.ldb = row_stride(l.in(1), s.transpose_b ? s.k : s.n);
+  a.ldc = row_stride(l.out(0), s.n);
   a.beta = l.adds ? 1.0f : 0.0f;
   a.input_dtype = l.data.dtype(l.in(0));
   a.output_dtype = l.data.dtype(l.out(0));
@@ -49,7 +52,8 @@ void gemm(Launch const& l) {
 AttentionShape attention_shape(Launch const& l, std::int32_t const* positions) {
   auto const& s = std::get<AttentionOpShape>(l.op.shape);
   AttentionShape a;
-  a.seq_q = s.seq_q, a.seq_k = s.seq_k, a.batch = s.batch;
+  // The shape is that of the longest context; a step may stand earlier.
+  a.seq_q = s.seq_q, a.seq_k = s.seq_k - (l.data.program().context - l.data.position()), a.batch = s.batch;
   a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.value_dim = s.value_dim;
   a.scale = s.scale, a.softcap = s.softcap, a.window = s.window, a.mask = s.mask;
   a.q_positions = a.k_positions = positions;
@@ -85,7 +89,8 @@ void norm_forward(Launch const& l) {
   a.x = l.data.at(l.in(0)), a.residual = l.data.at(l.in(1)), a.weight = l.data.at(l.in(2)), a.bias = l.data.at(l.in(3));
   a.y = l.data.at(l.out(0)), a.mean = l.data.as<float>(l.out(1)), a.rstd = l.data.as<float>(l.out(2)),
   a.sum = l.data.at(l.out(3));
-  a.rows = s.rows, a.cols = a.x_stride = a.y_stride = s.cols;
+  a.rows = s.rows, a.cols = s.cols, a.heads = s.heads;
+  a.x_stride = row_stride(l.in(0), s.cols), a.y_stride = row_stride(l.out(0), s.cols);
   a.eps = s.eps, a.weight_offset = s.weight_offset, a.dtype = l.precision();
   l.kernels.norm_forward(l.stream, a);
 }
@@ -97,7 +102,8 @@ void norm_backward(Launch const& l) {
   a.dy = l.data.at(l.in(0)), a.x = l.data.at(l.in(1)), a.weight = l.data.at(l.in(2));
   a.mean = l.data.as<float>(l.in(3)), a.rstd = l.data.as<float>(l.in(4)), a.dsum = l.data.at(l.in(5));
   a.dx = l.data.at(l.out(0)), a.dweight = l.data.as<float>(l.out(1)), a.dbias = l.data.as<float>(l.out(2));
-  a.rows = s.rows, a.cols = a.x_stride = a.y_stride = s.cols;
+  a.rows = s.rows, a.cols = s.cols, a.heads = s.heads;
+  a.x_stride = row_stride(l.in(1), s.cols), a.y_stride = row_stride(l.in(0), s.cols);
   a.weight_offset = s.weight_offset, a.accumulate = l.adds, a.dtype = l.precision();
   l.kernels.norm_backward(l.stream, a);
 }
@@ -127,20 +133,20 @@ void activation_backward(Launch const& l) {
 void embedding_forward(Launch const& l) {
   auto const& s = std::get<EmbeddingShape>(l.op.shape);
   l.kernels.embedding_forward(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)),
-                                         s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision()});
+                                         s.tokens, s.rows, s.cols, s.first_row, l.adds, l.precision(), s.scale});
 }
 
 void embedding_backward(Launch const& l) {
   auto const& s = std::get<EmbeddingShape>(l.op.shape);
   l.kernels.embedding_backward(
       l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.at(l.in(1)), l.data.as<float>(l.out(0)), s.tokens, s.rows,
-                 s.cols, s.first_row, l.adds, l.precision()});
+                 s.cols, s.first_row, l.adds, l.precision(), s.scale});
 }
 
 CrossEntropyShape loss_shape(Launch const& l) {
   auto const& s = std::get<CrossEntropyOpShape>(l.op.shape);
   return {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), s.tokens, s.columns, s.first_column, s.valid_vocab,
-          l.precision()};
+          l.precision(), s.softcap};
 }
 
 void loss_max(Launch const& l) { l.kernels.cross_entropy_max(l.stream, {loss_shape(l), l.data.as<float>(l.out(0))}); }
@@ -178,8 +184,43 @@ void copy_block(Launch const& l) {
     return;
   }
   l.kernels.copy_block(
-      l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, l.in(0).stride > 0 ? l.in(0).stride : s.cols,
-                 l.out(0).stride > 0 ? l.out(0).stride : s.cols, l.data.dtype(l.in(0)), l.data.dtype(l.out(0))});
+      l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, row_stride(l.in(0), s.cols),
+                 row_stride(l.out(0), s.cols), l.data.dtype(l.in(0)), l.data.dtype(l.out(0))});
+}
+
+LatentKeyShape latent_keys(Launch const& l, TensorRef const& plain, TensorRef const& rotary) {
+  auto const& s = std::get<LatentKeysShape>(l.op.shape);
+  return {s.rows, s.heads, s.plain_dim, s.rotary_dim, row_stride(plain, s.heads * s.plain_dim),
+          row_stride(rotary, s.rotary_dim), l.precision()};
+}
+
+void join_keys(Launch const& l) {
+  l.kernels.join_keys(
+      l.stream, {latent_keys(l, l.in(0), l.in(1)), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0))});
+}
+
+void split_keys(Launch const& l) {
+  l.kernels.split_keys(
+      l.stream, {latent_keys(l, l.out(0), l.out(1)), l.data.at(l.in(0)), l.data.at(l.out(0)), l.data.at(l.out(1))});
+}
+
+void cache_append(Launch const& l) {
+  auto const& s = std::get<BlockShape>(l.op.shape);
+  TensorRef to = l.out(0);
+  to.offset += l.data.position() * l.data.program().micro_batch * to.stride;
+  l.kernels.copy_block(l.stream, {l.data.at(l.in(0)), l.data.at(to), s.rows, s.cols, row_stride(l.in(0), s.cols),
+                                  to.stride, l.precision(), l.precision()});
+}
+
+void best_token(Launch const& l) {
+  auto const& s = std::get<GreedyShape>(l.op.shape);
+  l.kernels.best_token(l.stream, {l.data.at(l.in(0)), l.data.as<float>(l.out(0)), s.rows, s.columns, s.first_column,
+                                  l.data.program().vocab, l.precision()});
+}
+
+void pick_token(Launch const& l) {
+  auto const& s = std::get<GreedyShape>(l.op.shape);
+  l.kernels.pick_token(l.stream, {l.data.as<float>(l.in(0)), l.data.as<std::int32_t>(l.out(0)), s.parts, s.rows});
 }
 
 void adamw(Launch const& l) {
@@ -290,6 +331,11 @@ constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
   set(OpKind::permute, permute);
   set(OpKind::unpermute, unpermute);
   set(OpKind::combine_weights, combine_weights);
+  set(OpKind::cache_append, cache_append);
+  set(OpKind::best_token, best_token);
+  set(OpKind::pick_token, pick_token);
+  set(OpKind::join_keys, join_keys);
+  set(OpKind::split_keys, split_keys);
   return table;
 }();
 

@@ -158,7 +158,8 @@ class Instrumented {
 Measurement measure(Runner& runner, Experiment const& e, Device& device, Communicator& world) {
   Measurement out;
   Agreement agree(world);
-  if (e.check) out.parity = check_parity(runner, e, device, world);
+  bool const trains = e.phase == PhaseKind::train;
+  if (e.check) out.parity = trains ? check_parity(runner, e, device, world) : check_inference(runner, e, device, world);
   runner.initialize(e.seed);
   Stepper stepper(runner, world);
   for (std::int64_t i = 0; i < e.warmup; ++i) stepper.warm_up();

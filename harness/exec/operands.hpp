@@ -7,8 +7,9 @@ namespace shardbench {
 /// Turns operands into addresses in the arena, for one microbatch.
 class Operands {
  public:
-  Operands(StepProgram const& program, MemoryPlan const& plan, Arena const& arena, std::int32_t microbatch)
-      : program_(program), plan_(plan), arena_(arena), microbatch_(microbatch) {}
+  Operands(StepProgram const& program, MemoryPlan const& plan, Arena const& arena, std::int32_t microbatch,
+           std::int64_t position = 0)
+      : program_(program), plan_(plan), arena_(arena), microbatch_(microbatch), position_(position) {}
 
   /// Address of the operand's first element; nullptr for an operand that is not there.
   void* at(TensorRef const& ref) const {
@@ -26,12 +27,15 @@ class Operands {
     return ref.stride > 0 ? ref.stride : program_.tensors[static_cast<std::size_t>(ref.id)].cols;
   }
   StepProgram const& program() const { return program_; }
+  /// Tokens that the KV cache holds before this step.
+  std::int64_t position() const { return position_; }
 
  private:
   StepProgram const& program_;
   MemoryPlan const& plan_;
   Arena const& arena_;
   std::int32_t microbatch_;
+  std::int64_t position_;
 };
 
 }  // namespace shardbench

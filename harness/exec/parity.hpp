@@ -26,4 +26,8 @@ double parity_tolerance(Dtype precision);
 ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
                           int steps = 2);
 
+/// The same for prefill or decode: logits of the last position and the tokens chosen, decoding the first positions one
+/// after the other with the cache. loss_error is that of the logits.
+ParityReport check_inference(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world);
+
 }  // namespace shardbench

@@ -133,7 +133,7 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
     return;
   }
   Stream& stream = *queue(StreamId::compute).stream;
-  Operands const operands(program_, plan_, arena_, run.microbatch);
+  Operands const operands(program_, plan_, arena_, run.microbatch, position_);
   bool const adds = run.adds(op);
   auto const launch = [&] {
     if (op.kind == OpKind::fetch_counts)

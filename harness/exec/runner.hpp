@@ -56,6 +56,12 @@ class Runner {
   /// Values of a tensor (one microbatch's instance) as float; for tests, checks and the loss.
   std::vector<float> read(TensorId id, std::int32_t microbatch = 0);
   void write(TensorId id, std::span<float const> values, std::int32_t microbatch = 0);
+  /// Inference: where the next step stands, 0 to program().context; its tokens are those of the generator at that
+  /// position once set_prompt is called, and else what was chosen before.
+  void set_position(std::int64_t position);
+  void set_prompt(std::uint64_t seed);
+  /// Values of an integer tensor (token ids).
+  std::vector<std::int32_t> read_tokens(TensorId id, std::int32_t microbatch = 0);
   /// This rank's part of the loss of the last step (0 on ranks without the head).
   double local_loss();
 
@@ -85,7 +91,9 @@ class Runner {
   void fill_inputs(std::uint64_t seed);
   void fill_borders(std::uint64_t seed);
   void fill_constants(std::uint64_t seed);
+  void put_ids(TensorId id, std::vector<std::int32_t> const& values, std::int32_t microbatch);
 
+  std::int64_t position_ = 0;  ///< of inference
   StepProgram program_;
   Device& device_;
   RunnerOptions options_;

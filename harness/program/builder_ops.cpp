@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "harness/program/graph_builder.hpp"
 #include "kernels/core/error.hpp"
@@ -13,7 +12,6 @@ namespace shardbench {
 namespace {
 
 constexpr auto tp_axis = static_cast<std::size_t>(Axis::tp);
-constexpr auto cp_axis = static_cast<std::size_t>(Axis::cp);
 
 }  // namespace
 
@@ -76,7 +74,8 @@ Value GraphBuilder::embedding(std::string const& name, std::string const& role, 
   if (is_shard(placement, 1)) layout[tp_axis] = Shard{feature_dim};
   std::int64_t const tokens = program_.local_seq * program_.micro_batch;
   Value const y = new_value(name, tokens, p.cols, model_.hidden, layout);
-  EmbeddingShape const shape{tokens, p.rows, p.cols, p.sections[0].row_begin};
+  EmbeddingShape const shape{tokens, p.rows, p.cols, p.sections[0].row_begin,
+                             static_cast<float>(model_.embedding_scale)};
   emit(make_op(OpKind::embedding_forward, shape, name, {{ids, 0, 0}, {p.weight, 0, 0}}, {state(y).ref}));
   on_backward([this, y, weight, shape, ids, name] {
     TensorRef const dy = take_gradient(y);
@@ -115,7 +114,7 @@ Value GraphBuilder::add_positions(Value x, std::string const& name, std::int64_t
 
 Value GraphBuilder::norm(Value x, Value pending, std::string const& name, Value* sum) {
   bool const layer_norm = model_.norm == NormKind::layer_norm;
-  std::int64_t const cols = model_.hidden;
+  std::int64_t const cols = state(x).cols;
   std::string const full = qualified(name);
   InitKind const init = model_.norm_weight_offset > 0 ? InitKind::zeros : InitKind::ones;
   std::int32_t const weight = add_vector(full + ".weight", {{full + ".weight", cols, 0, cols}}, cols, init);
@@ -252,89 +251,11 @@ void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::i
   }
 }
 
-AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
-  std::int64_t const tp = program_.degree[tp_axis];
-  bool const cut = tp > 1 && is_shard(strategy_.weight("attention.qkv"), 0);
-  AttentionOpShape s;
-  s.seq_q = s.seq_k = program_.local_seq;
-  s.batch = program_.micro_batch;
-  s.heads = cut ? model_.heads / tp : model_.heads;
-  s.kv_heads = cut ? std::max<std::int64_t>(1, model_.kv_heads / tp) : model_.kv_heads;
-  s.head_dim = s.value_dim = model_.head_dim;
-  s.scale = 1.0f / std::sqrt(static_cast<float>(model_.head_dim));
-  s.softcap = model_.attention_softcap;
-  bool const windowed = model_.sliding_window > 0 && layer % model_.sliding_window_step == 0;
-  s.window = windowed && model_.sliding_window < program_.seq ? model_.sliding_window : 0;
-  s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
-  s.ring = program_.degree[cp_axis];
-  double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);
-  double const all = s.mask == AttentionMask::none ? n * n
-                     : s.window > 0                ? w * (w + 1) / 2 + (n - w) * w
-                                                   : n * (n + 1) / 2;
-  // Zigzag chunks give every rank of the ring the same share of the visible pairs.
-  s.visible_pairs = all / static_cast<double>(s.ring);
-  return s;
-}
-
-void GraphBuilder::rotate(TensorRef qkv, std::int64_t stride, bool inverse) {
-  if (model_.position != PositionKind::rope) return;
-  AttentionOpShape const a = attention_shape(layer_);
-  auto const rotary = static_cast<std::int64_t>(model_.rotary_fraction * static_cast<double>(model_.head_dim));
-  RopeShape const shape{a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, model_.rope_theta, inverse};
-  qkv.stride = stride;
-  emit(make_op(OpKind::rope, shape, "attention.rope", {qkv, {program_.positions, 0, 0}}, {qkv}));
-}
-
 Value GraphBuilder::whole(Value x) {
   Layout layout = state(x).layout;
   if (!is_partial(layout[tp_axis])) return x;
   layout[tp_axis] = Replicate{};
   return redistribute(x, layout, state(x).name + ".reduce");
-}
-
-Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
-  qkv = whole(qkv);
-  AttentionOpShape const shape = attention_shape(layer);
-  std::int64_t const q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
-  std::int64_t const stride = state(qkv).cols, rows = state(qkv).rows;
-  VALIDATE(stride == q_width + 2 * kv_width,
-           fmt::format("attention: packed width {} is not {} + 2*{}", stride, q_width, kv_width));
-  TensorRef const packed = state(qkv).ref;
-  rotate(packed, stride, false);
-  Value const out = new_value("attention", rows, q_width, model_.query_width(), state(qkv).layout);
-  TensorRef const lse{
-      new_tensor(qualified("attention.lse"), TensorRole::temporary, Dtype::f32, shape.batch * shape.heads, shape.seq_q),
-      0, 0};
-  auto const part = [=](TensorRef whole, std::int64_t offset) {
-    return TensorRef{whole.id, whole.offset + offset, stride};
-  };
-  bool const ring = shape.ring > 1;
-  auto const as_ring = [this, ring](Op op) {
-    if (!ring) return op;
-    op.group = group_id("cp");
-    return op;
-  };
-  emit(as_ring(
-      make_op(ring ? OpKind::ring_attention_forward : OpKind::attention_forward, shape, "attention",
-              {part(packed, 0), part(packed, q_width), part(packed, q_width + kv_width), {program_.positions, 0, 0}},
-              {state(out).ref, lse})));
-  on_backward([=, this] {
-    TensorRef const dout = take_gradient(out);
-    TensorRef const dqkv{
-        new_tensor(qualified("attention.dqkv"), TensorRole::temporary, program_.precision, rows, stride), 0, 0};
-    emit(as_ring(make_op(ring ? OpKind::ring_attention_backward : OpKind::attention_backward, shape, "attention",
-                         {part(packed, 0),
-                          part(packed, q_width),
-                          part(packed, q_width + kv_width),
-                          state(out).ref,
-                          dout,
-                          lse,
-                          {program_.positions, 0, 0}},
-                         {part(dqkv, 0), part(dqkv, q_width), part(dqkv, q_width + kv_width)})));
-    rotate(dqkv, stride, true);
-    accumulate(qkv, dqkv, state(qkv).layout);
-  });
-  return out;
 }
 
 Value GraphBuilder::activation(Value up, std::int64_t columns) {
@@ -371,7 +292,7 @@ void GraphBuilder::loss(Value logits, std::int64_t first_column) {
   logits = whole(logits);
   std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
   float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * program_.seq));
-  CrossEntropyOpShape const shape{tokens, columns, first_column, program_.vocab, scale};
+  CrossEntropyOpShape const shape{tokens, columns, first_column, program_.vocab, scale, model_.logit_softcap};
   bool const cut = is_shard(state(logits).layout[tp_axis], feature_dim);
   TensorRef const maximum{new_tensor("loss.maximum", TensorRole::temporary, Dtype::f32, tokens, 1), 0, 0};
   TensorRef const sums{new_tensor("loss.sums", TensorRole::temporary, Dtype::f32, 2, tokens), 0, 0};

@@ -14,9 +14,11 @@ std::int32_t GraphBuilder::add_parameter(Parameter parameter) {
   if (program_.schedule.kind == ScheduleKind::dualpipe && chunk_ == 1) parameter.copy = true;
   parameter.weight =
       new_tensor(parameter.name, TensorRole::parameter, program_.precision, parameter.rows, parameter.cols);
-  parameter.gradient =
-      new_tensor(parameter.name + ".gradient", TensorRole::gradient, Dtype::f32, parameter.rows, parameter.cols);
+  if (!caches())
+    parameter.gradient =
+        new_tensor(parameter.name + ".gradient", TensorRole::gradient, Dtype::f32, parameter.rows, parameter.cols);
   for (TensorId const id : {parameter.weight, parameter.gradient}) {
+    if (id == no_tensor) continue;
     Tensor& t = program_.tensors[static_cast<std::size_t>(id)];
     t.global_rows = 0;
     for (auto const& section : parameter.sections) t.global_rows += section.global_rows;

@@ -18,8 +18,8 @@ AttentionCostShape attention_cost_shape(StepProgram const& p, AttentionOpShape c
 
 OpCost norm_cost(StepProgram const& p, NormShape const& s, bool forward) {
   bool const layer = s.kind == NormKind::layer_norm;
-  return forward ? norm_forward_cost(s.rows, s.cols, p.precision, layer, s.residual)
-                 : norm_backward_cost(s.rows, s.cols, p.precision, layer, s.residual);
+  return forward ? norm_forward_cost(s.rows * s.heads, s.cols, p.precision, layer, s.residual)
+                 : norm_backward_cost(s.rows * s.heads, s.cols, p.precision, layer, s.residual);
 }
 
 OpCost grouped_cost(StepProgram const& p, Op const& op, bool adds) {
@@ -43,6 +43,16 @@ OpCost routing_cost(StepProgram const& p, Op const& op) {
   if (op.kind == OpKind::combine_weights)
     return combine_weights_cost(s.expected_tokens, s.expected_sorted, s.cols, p.precision);
   return permute_cost(s.expected_tokens, s.expected_sorted, s.cols, p.precision);
+}
+
+/// Every head's key is written once; backwards the rotary parts are summed over the heads.
+OpCost latent_keys_cost(StepProgram const& p, Op const& op) {
+  auto const& s = std::get<LatentKeysShape>(op.shape);
+  double const keys = static_cast<double>(s.rows * s.heads * (s.plain_dim + s.rotary_dim)),
+               parts = static_cast<double>(s.rows * (s.heads * s.plain_dim + s.rotary_dim));
+  bool const backward = op.kind == OpKind::split_keys;
+  return {backward ? static_cast<double>(s.rows * s.heads * s.rotary_dim) : 0.0,
+          (keys + parts) * static_cast<double>(bytes_of(p.precision))};
 }
 
 double expected_share(StepProgram const& p, Op const& op) {
@@ -118,6 +128,15 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
       return scale_cost(std::get<BlockShape>(op.shape).rows * std::get<BlockShape>(op.shape).cols, t);
     case OpKind::adamw:
       return adamw_cost(std::get<AdamWShape>(op.shape).count, t, dtype_of(p, op.inputs[0]), op.outputs[1].valid());
+    case OpKind::join_keys:
+    case OpKind::split_keys:
+      return latent_keys_cost(p, op);
+    case OpKind::cache_append:
+      return copy_block_cost(std::get<BlockShape>(op.shape).rows, std::get<BlockShape>(op.shape).cols, t, t);
+    case OpKind::best_token: {
+      auto const& s = std::get<GreedyShape>(op.shape);
+      return {static_cast<double>(s.rows * s.columns), static_cast<double>(s.rows * s.columns) * static_cast<double>(bytes_of(t))};
+    }
     case OpKind::router_forward:
     case OpKind::router_backward:
     case OpKind::permute:

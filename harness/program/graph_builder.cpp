@@ -137,12 +137,15 @@ Op GraphBuilder::make_collective(OpKind kind, std::int32_t group, std::int64_t c
 
 Value GraphBuilder::redistribute(Value x, Layout const& to, std::string const& name) {
   if (state(x).layout == to) return x;
+  // Two readers (the branches of a parallel block) share one collective, forwards and backwards.
+  if (Value const moved = state(x).moved; moved.valid() && state(moved).layout == to) return moved;
   // The collective belongs to the layer that made x, although the next one may ask for it.
   std::int32_t const asking = std::exchange(layer_, state(x).layer);
   std::int64_t rows = state(x).rows, cols = state(x).cols;
   TensorRef const moved = move(state(x).ref, rows, cols, state(x).layout, to, name);
   Value const y = value_of(moved, state(x).name, rows, cols, state(x).global_cols, to);
   state(y).gathered_from = x;
+  state(x).moved = y;
   on_backward([this, x, y, name] {
     auto gradient = state(y).gradient;
     if (!gradient) return;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/config/experiment.hpp"
+#include "harness/program/replay.hpp"
 #include "harness/program/step_program.hpp"
 
 namespace shardbench {
@@ -40,6 +41,20 @@ struct LinearSpec {
   std::int32_t shared_weight = -1;  ///< index of an existing parameter (tied head)
 };
 
+/// Where queries, keys and values lie (or their gradients), each with its row stride.
+struct AttentionParts {
+  TensorRef q, k, v;
+};
+
+/// A norm of vectors that lie side by side in rows (heads, or the first columns of a latent), for its backward pass.
+struct VectorNorm {
+  std::string name;
+  std::int32_t weight = -1;
+  NormShape shape;
+  TensorRef x{}, mean{}, rstd{};
+  Layout layout{};  ///< of the vectors: who has which
+};
+
 /// Builds the forward ops of a chunk on a tape and derives its backward ops, collectives included: each operation says
 /// where its operands must lie, `redistribute` makes it so, and each redistribution has the dual one as its backward.
 class GraphBuilder {
@@ -65,13 +80,23 @@ class GraphBuilder {
   /// y = norm(x); with `pending` valid, sum = x + pending becomes the residual stream and y = norm(sum).
   Value norm(Value x, Value pending, std::string const& name, Value* sum);
   Value linear(Value x, LinearSpec const& spec);
-  /// Self-attention over packed projections [q | k | v], rotary embedding first when the model has it.
+  /// Self-attention over packed projections [q | k | v]; norms of the heads and rotary embedding first when the model
+  /// has them.
   Value attention(Value qkv, std::int64_t layer);
+  /// Latent attention over x (the normed stream): low-rank projections, keys and values of every head, attention.
+  Value latent_attention(Value x, std::int64_t layer);
   Value activation(Value up, std::int64_t columns);
   Value add(Value a, Value b);
   Value redistribute_to_block(Value x, std::string const& name);
   /// Vocabulary-parallel cross-entropy; sets program.loss.
   void loss(Value logits, std::int64_t first_column);
+
+  /// The rows of the last position of each sample.
+  Value last_position(Value x);
+  /// Keeps the logits and writes the column of the largest to program.next_ids.
+  void greedy(Value logits, std::int64_t first_column);
+  /// Sends the chosen token to the first stage, or receives it there.
+  void hand_on_token(bool sends);
 
   /// x as experts take it: with one copy of the experts per tensor-parallel group, its ranks share the tokens.
   Value moe_input(Value x);
@@ -112,6 +137,7 @@ class GraphBuilder {
     std::int32_t layer = -1;  ///< of the op that made it
     std::optional<Gradient> gradient;
     Value gathered_from;  ///< the sequence-cut value this one was gathered from
+    Value moved;          ///< this value in the layout that was asked for last
   };
 
   ValueState& state(Value v) { return values_[static_cast<std::size_t>(v.index)]; }
@@ -183,7 +209,25 @@ class GraphBuilder {
   TensorRef move_rows(OpKind kind, TensorRef from, TensorRef weights, MoeSizes const& s, std::string const& name);
   TensorRef combine_gradient(TensorRef dy, TensorRef rows, MoeSizes const& s, TensorRef& dweights);
   void router_gradient(Value logits, MoeSizes const& s, TensorRef dweights);
-  void rotate(TensorRef qkv, std::int64_t stride, bool inverse);
+  void rotate(TensorRef heads, std::int64_t stride, bool inverse);
+  /// Norms `count` vectors of `cols` in each row by themselves, with one weight [cols] for all; strides are those of the
+  /// operands.
+  VectorNorm vector_norm(std::string const& name, std::int64_t rows, std::int64_t count, std::int64_t cols, TensorRef x,
+                         TensorRef y, Layout layout);
+  void vector_norm_backward(VectorNorm const& forward, TensorRef dy, TensorRef dx);
+  /// Whether keys and values are kept for later steps.
+  bool caches() const;
+  /// The cache of the current layer: `width` elements a token.
+  TensorRef kv_cache(std::int64_t width);
+  /// Writes this step's rows to the cache, behind those of earlier steps.
+  void append_to_cache(TensorRef from, std::int64_t from_stride, std::int64_t cols, TensorRef cache,
+                       std::int64_t column);
+  Value latent_rows(Value down);
+  Value attend_latent(Value q, Value latent, std::int64_t layer);
+  AttentionOpShape latent_shape(std::int64_t layer) const;
+  /// Attention itself; its gradients go where `gradients` says, and are somebody else's to pass on.
+  Value attend(AttentionOpShape const& shape, AttentionParts const& parts, AttentionParts const& gradients,
+               std::int64_t rows, Layout const& layout);
 
   StepProgram& program_;
   Strategy const& strategy_;

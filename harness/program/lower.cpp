@@ -6,6 +6,7 @@
 #include <map>
 
 #include "harness/program/buckets.hpp"
+#include "harness/program/inference.hpp"
 #include "harness/program/model_graph.hpp"
 #include "harness/program/recompute.hpp"
 #include "harness/program/routing_load.hpp"
@@ -22,8 +23,10 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (!part.empty())
     throw IllegalConfig(
         fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
-  if (e.phase != PhaseKind::train)
-    throw IllegalConfig(fmt::format("phase: {} has no lowering yet (allowed: train)", to_string(e.phase)));
+  if (e.phase != PhaseKind::train && e.scope != Scope::model)
+    throw IllegalConfig(fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
+  if (e.phase != PhaseKind::train && c.cp > 1)
+    throw IllegalConfig(fmt::format("cp: {} has no lowering for {} (allowed: 1)", c.cp, to_string(e.phase)));
   if (c.tp_sync_fraction < 1)
     throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering yet (allowed: 1)", c.tp_sync_fraction));
   if (c.tp_overlap != "none")
@@ -67,12 +70,17 @@ class Lowering {
   }
 
   StepProgram lower() {
-    p_.schedule = make_schedule(e_.parallel.pp > 1 || e_.parallel.vpp > 1 ? e_.parallel.schedule : ScheduleKind::gpipe,
-                                e_.parallel.pp, e_.parallel.vpp, p_.microbatches);
+    bool const pipelined = (e_.parallel.pp > 1 || e_.parallel.vpp > 1) && !p_.inference;
+    p_.schedule = make_schedule(pipelined ? e_.parallel.schedule : ScheduleKind::gpipe, e_.parallel.pp,
+                                e_.parallel.vpp, p_.microbatches);
     if (p_.schedule.stages == 1 && p_.schedule.chunks == 1) order_one_stage(p_.schedule);
     add_inputs();
     make_chunks();
     for (std::size_t c = 0; c < p_.chunks.size(); ++c) build_chunk_segments(static_cast<std::int32_t>(c));
+    if (p_.inference) {
+      order_inference(p_, *builder_, e_.phase);
+      return std::move(p_);
+    }
     add_optimizer();
     make_actions();
     return std::move(p_);
@@ -98,7 +106,9 @@ class Lowering {
     p_.etp = c.etp;
     p_.etp_coordinate = rank % c.etp;
     p_.seq = e_.seq;
-    p_.local_seq = e_.seq / c.cp;
+    p_.inference = e_.phase != PhaseKind::train;
+    if (e_.phase == PhaseKind::decode) p_.seq = 1, p_.context = e_.context;
+    p_.local_seq = p_.seq / c.cp;
     p_.micro_batch = e_.micro_batch;
     p_.microbatches = e_.microbatches();
     p_.global_batch = e_.global_batch;
@@ -136,8 +146,14 @@ class Lowering {
     }
     if (e_.scope == Scope::layer) return;
     p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
-    p_.targets = buffer("targets", Dtype::i32, tokens, 1, true);
     p_.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
+    if (p_.inference) {
+      // A rank that has both ends feeds what it chose back as the next token.
+      bool const whole = e_.phase == PhaseKind::decode && e_.parallel.pp == 1;
+      p_.next_ids = whole ? p_.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
+      return;
+    }
+    p_.targets = buffer("targets", Dtype::i32, tokens, 1, true);
     p_.loss = buffer("loss", Dtype::f32, 1, 1, false);
   }
 
@@ -251,6 +267,11 @@ class Lowering {
     builder_->begin_chunk(index);
     auto const first_parameter = static_cast<std::int32_t>(p_.parameters.size());
     build_chunk(*builder_, e_, p_, p_.chunks[static_cast<std::size_t>(index)]);
+    if (p_.inference) {
+      add_weight_bucket(p_, *builder_, index, first_parameter);
+      p_.segments.push_back({ActionKind::forward, index, builder_->take_forward()});
+      return;
+    }
     builder_->derive_backward();
     auto forward = builder_->take_forward(), backward = builder_->take_backward();
     if (e_.parallel.recompute != Recompute::none)

@@ -79,6 +79,9 @@ class Planner {
         case TensorRole::optimizer:
           plan_.optimizer_bytes += bytes;
           break;
+        case TensorRole::kv_cache:
+          plan_.kv_cache_bytes += bytes;
+          break;
         default:
           plan_.buffer_bytes += bytes;
       }

@@ -24,14 +24,14 @@ struct MemoryPlan {
   std::int64_t arena_bytes = 0;
   std::int32_t instance_count = 0;
   /// Bytes by role: what lives as long as the run.
-  std::int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0;
+  std::int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0, kv_cache_bytes = 0;
   /// The most activation and temporary bytes alive at once, op by op, and the run at which that is.
   std::int64_t activation_peak_bytes = 0;
   std::size_t peak_run = 0;
   /// The most microbatches whose activations are alive at once, by chunk.
   std::vector<std::int32_t> microbatches_in_flight;
   std::int64_t peak_bytes() const {
-    return parameter_bytes + gradient_bytes + optimizer_bytes + buffer_bytes + activation_peak_bytes;
+    return parameter_bytes + gradient_bytes + optimizer_bytes + buffer_bytes + kv_cache_bytes + activation_peak_bytes;
   }
   /// Arena offset (bytes) of a tensor for a microbatch.
   std::int64_t offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const;

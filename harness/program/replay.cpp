@@ -45,6 +45,7 @@ Replay::Replay(StepProgram const& program) {
         add_segment(program, a.kind, a.chunk, a.microbatch);
     }
   }
+  if (program.inference) optimizer_begin_ = runs_.size();  // there is none
   mark_first_and_last(program);
 }
 

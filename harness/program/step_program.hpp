@@ -74,6 +74,11 @@ enum class OpKind : std::uint8_t {
   expert_rows,
   source_rows,
   fetch_counts,
+  join_keys,
+  split_keys,
+  cache_append,
+  best_token,
+  pick_token,
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -110,6 +115,7 @@ struct NormShape {
   std::int64_t rows = 0, cols = 0;
   float eps = 0, weight_offset = 0;
   bool residual = false;
+  std::int64_t heads = 1;  ///< vectors of `cols` in a row, each normed by itself
 };
 struct RopeShape {
   std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0;
@@ -123,10 +129,11 @@ struct ActivationShape {
 };
 struct EmbeddingShape {
   std::int64_t tokens = 0, rows = 0, cols = 0, first_row = 0;
+  float scale = 1;
 };
 struct CrossEntropyOpShape {
   std::int64_t tokens = 0, columns = 0, first_column = 0, valid_vocab = 0;
-  float scale = 1;
+  float scale = 1, softcap = 0;
 };
 struct BlockShape {
   std::int64_t rows = 0, cols = 0;
@@ -152,6 +159,14 @@ struct PermuteShape {
   double expected_tokens = 0, expected_sorted = 0;
   bool routed = false;
 };
+/// Keys of latent attention: each head's is [rotary | plain], the rotary part shared.
+struct LatentKeysShape {
+  std::int64_t rows = 0, heads = 0, plain_dim = 0, rotary_dim = 0;
+};
+/// Greedy choice among the logits of a vocabulary shard, or among `parts` shards' choices.
+struct GreedyShape {
+  std::int64_t rows = 0, columns = 0, first_column = 0, parts = 1;
+};
 /// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message).
 struct CollectiveShape {
   std::int64_t count = 0;
@@ -165,7 +180,8 @@ struct CollectiveShape {
 
 using OpShape =
     std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
-                 CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, RowsShape, PermuteShape, CollectiveShape>;
+                 CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, RowsShape, PermuteShape, LatentKeysShape,
+                 GreedyShape, CollectiveShape>;
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
@@ -293,6 +309,10 @@ struct StepProgram {
   std::vector<Segment> segments;
   std::vector<Action> actions;  ///< this stage's order, transfers, reductions and the optimizer included
   PipelineSchedule schedule;    ///< of all stages
+  bool inference = false;    ///< forward only, with a KV cache
+  std::int64_t context = 0;  ///< tokens that the cache holds before the step, at most
+  TensorId logits = no_tensor, next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]
+  std::int64_t first_logit = 0;                       ///< global column of this rank's first
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
   std::vector<Constant> constants;

@@ -27,6 +27,10 @@ std::vector<WeightRole> const& weight_roles() {
       {"embedding.word", "vocabulary x hidden"},
       {"embedding.position", "positions x hidden"},
       {"attention.qkv", "(heads + 2 kv_heads) * head_dim x hidden, cut by heads"},
+      {"attention.q_down", "latent of the queries x hidden (latent attention), whole on every rank unless cut here"},
+      {"attention.q_up", "heads * head_dim x latent, cut by heads"},
+      {"attention.kv_down", "latent of keys and values x hidden"},
+      {"attention.kv_up", "heads * (key and value dims) x latent, cut by heads"},
       {"attention.out", "hidden x heads * head_dim"},
       {"mlp.up", "ffn (gate and up) x hidden"},
       {"mlp.down", "hidden x ffn"},
@@ -42,6 +46,7 @@ Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& paral
   if (parallel.tp == 1) return s;
   std::int64_t const replicas = std::max<std::int64_t>(1, parallel.tp / std::max<std::int64_t>(1, model.kv_heads));
   s.weights = {{"embedding.word", Shard{0}}, {"attention.qkv", Shard{0, ShardLayout::contiguous, replicas}},
+               {"attention.q_up", Shard{0}}, {"attention.kv_up", Shard{0}},
                {"attention.out", Shard{1}},  {"mlp.up", Shard{0}},
                {"mlp.down", Shard{1}},       {"head", Shard{0}}};
   if (parallel.sequence_parallel) s.block = Shard{0};

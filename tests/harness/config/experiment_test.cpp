@@ -82,7 +82,7 @@ TEST(Fields, EveryFieldReadsItsOwnText) {
       "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --sequence-parallel "
       "--tp-sync-fraction 0.3 "
       "--tp-overlap chunked --schedule zb-h1 --recompute full --recompute-layers 1 --strategy a.yaml --scope layer "
-      "--phase decode "
+      "--phase decode --context 100 "
       "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check --verify-collectives "
       "--warmup 0 "
       "--max-iterations 7 --max-seconds 0.001 --target-ci 0.1 --seed 9223372036854775807");

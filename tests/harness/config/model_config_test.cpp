@@ -113,6 +113,17 @@ TEST(ModelConfig, SizeTableNeedsASize) {
   EXPECT_THROW(read_model_config(data + "megatron-22b-175b-530b-1t.json:23B"), InputError);
 }
 
+TEST(ModelConfig, FalconSharesOneNormOrHasTwo) {
+  // 65024h + 32 (h (h + 2*64) + h^2 + 8h^2 + 2h) + 2h with h = 4544; the 40B has 8 kv heads of 64 and two norms a block.
+  EXPECT_EQ(total("falcon-7b"), 6'921'720'704);
+  EXPECT_EQ(total("falcon-40b"), 41'303'293'952);
+  ModelConfig const small = load_model("falcon-7b"), large = load_model("falcon-40b");
+  EXPECT_TRUE(small.parallel_block && small.parallel_shared_norm && large.parallel_block);
+  EXPECT_FALSE(large.parallel_shared_norm);
+  EXPECT_EQ(std::tuple(small.kv_heads, large.kv_heads, small.head_dim), std::tuple(1, 8, 64));
+  EXPECT_TRUE(contains(refusal(R"({"model_type": "falcon", "alibi": true})"), "alibi"));
+}
+
 TEST(ModelConfig, VisionTransformers) {
   EXPECT_EQ(total("vit-l"), 303'301'632);  // ViT-L/16 without its head
   EXPECT_EQ(total("vit-h"), 630'764'800);

@@ -24,11 +24,11 @@ struct Alone {
   Runner runner;
 };
 
-class Gradients : public testing::TestWithParam<bool> {};
+class Gradients : public testing::TestWithParam<ModelConfig (*)(std::int64_t)> {};
 
 // Along a parameter's gradient the loss changes by its squared length.
 TEST_P(Gradients, AreTheSlopesOfTheLoss) {
-  ModelConfig const model = GetParam() ? small_llama(2) : small_gpt(2);
+  ModelConfig const model = GetParam()(2);
   Alone one(small_experiment(model, cut(1, 1, 1)));
   EXPECT_NEAR(one.loss(), std::log(300.0), 0.6);
   for (Parameter const& p : one.runner.program().parameters) {
@@ -54,7 +54,11 @@ TEST_P(Gradients, AreTheSlopesOfTheLoss) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Gradients, testing::Values(false, true));
+ModelConfig plain_llama(std::int64_t layers) { return small_llama(layers); }
+
+INSTANTIATE_TEST_SUITE_P(Models, Gradients,
+                         testing::Values(small_gpt, plain_llama, small_qwen3, small_gemma2, small_neox, small_falcon, small_latent,
+                                         small_latent_lite));
 
 TEST(Runner, MicrobatchesAddUpToTheBatch) {
   std::vector<std::vector<float>> reference;

@@ -43,6 +43,91 @@ inline ModelConfig small_llama(std::int64_t layers = 4, std::int64_t heads = 8, 
   return m;
 }
 
+/// Qwen3: each query and key head normed by itself.
+inline ModelConfig small_qwen3(std::int64_t layers = 4) {
+  ModelConfig m = small_llama(layers);
+  m.name = "small-qwen3";
+  m.head_dim = 16;  // not hidden / heads
+  m.qk_norm = true;
+  return m;
+}
+
+/// Gemma 2: norms after the branches, weights stored as offsets from one, scaled embeddings, soft caps on scores and
+/// logits, every second layer windowed, a score scale of its own, a tied head.
+inline ModelConfig small_gemma2(std::int64_t layers = 4) {
+  ModelConfig m = small_llama(layers, 8, 4);
+  m.name = "small-gemma2";
+  m.family = "gemma";
+  m.norm_weight_offset = 1;
+  m.post_norms = true;
+  m.activation = ActivationKind::gelu_tanh;
+  m.embedding_scale = 8;
+  m.attention_softcap = 0.5f;
+  m.logit_softcap = 0.3f;
+  m.sliding_window = 5;
+  m.sliding_window_step = 2;
+  m.attention_scale = 0.5;
+  m.tied_embeddings = true;
+  return m;
+}
+
+/// GPT-NeoX: attention and MLP side by side, a norm for each, a quarter of each head rotates.
+inline ModelConfig small_neox(std::int64_t layers = 4) {
+  ModelConfig m = small_gpt(layers);
+  m.name = "small-neox";
+  m.tied_embeddings = false;
+  m.parallel_block = true;
+  m.position = PositionKind::rope;
+  m.head_dim = 16;
+  m.rotary_fraction = 0.25;
+  return m;
+}
+
+/// Falcon: both branches read one norm, one KV head for all, no biases on projections.
+inline ModelConfig small_falcon(std::int64_t layers = 4) {
+  ModelConfig m = small_neox(layers);
+  m.name = "small-falcon";
+  m.parallel_shared_norm = true;
+  m.kv_heads = 1;
+  m.rotary_fraction = 1;
+  m.qkv_bias = m.attention_out_bias = m.mlp_bias = false;
+  m.tied_embeddings = true;
+  return m;
+}
+
+/// GPT-BigCode: GPT-2 with one KV head.
+inline ModelConfig small_bigcode(std::int64_t layers = 4) {
+  ModelConfig m = small_gpt(layers);
+  m.name = "small-bigcode";
+  m.kv_heads = 1;
+  return m;
+}
+
+/// Phi-3 medium's shape: kv heads a quarter of the query heads, an untied head.
+inline ModelConfig small_phi3(std::int64_t layers = 4) {
+  ModelConfig m = small_llama(layers, 8, 8);
+  m.name = "small-phi3";
+  return m;
+}
+
+/// DeepSeek-V3's attention with a dense MLP: latents for queries and for keys and values, keys wider than values.
+inline ModelConfig small_latent(std::int64_t layers = 4) {
+  ModelConfig m = small_llama(layers, 8, 8);
+  m.name = "small-latent";
+  m.family = "deepseek";
+  m.mla = MlaConfig{.q_lora_rank = 24, .kv_lora_rank = 16, .qk_nope_head_dim = 12, .qk_rope_head_dim = 4, .v_head_dim = 8};
+  m.head_dim = 16;
+  return m;
+}
+
+/// DeepSeek-V2-Lite's: queries projected directly.
+inline ModelConfig small_latent_lite(std::int64_t layers = 4) {
+  ModelConfig m = small_latent(layers);
+  m.name = "small-latentlite";
+  m.mla->q_lora_rank = 0;
+  return m;
+}
+
 /// A resolved experiment: 8 samples of 16 tokens a step.
 inline Experiment small_experiment(ModelConfig const& model, ParallelConfig const& parallel) {
   Experiment e;

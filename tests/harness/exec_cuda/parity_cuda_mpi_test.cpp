@@ -42,6 +42,38 @@ TEST_F(EmulatedParity, FewerKeyValueHeadsThanTensorRanks) {
   expect(small_llama(2, 8, 2), cut(1, ranks(), 1));
 }
 
+TEST_F(EmulatedParity, Families) {
+  for (auto const make : {small_qwen3, small_gemma2, small_neox, small_falcon, small_latent}) {
+    ParallelConfig p = cut(ranks() / 2, 2, 1);
+    expect(make(2), p);
+    p.sequence_parallel = true;
+    expect(make(2), p);
+    expect(make(2), cut(1, ranks() / 2, 2));
+  }
+  Experiment e = emulated_experiment(small_latent_lite(2), cut(1, ranks(), 1));
+  e.precision = Dtype::bf16;
+  expect_parity(*job_, e, 1);
+}
+
+TEST_F(EmulatedParity, PrefillAndDecode) {
+  for (PhaseKind const phase : {PhaseKind::prefill, PhaseKind::decode})
+    for (auto const make : {small_gpt, small_gemma2, small_latent})
+      for (ParallelConfig const& p : {cut(1, ranks(), 1), cut(1, ranks() / 2, 2), cut(ranks(), 1, 1)}) {
+        Experiment e = emulated_experiment(make(2), p);
+        e.phase = phase;
+        e.seq = 6;
+        resolve(e);
+        SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
+        static_cast<void>(emulation::take_races());
+        Runner runner(lower(e, world().rank()), job_->device(), *job_->nccl);
+        ParityReport const report = check_inference(runner, e, job_->device(), world());
+        EXPECT_EQ(report.problem, "");
+        EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+        EXPECT_EQ(joined(emulation::take_races()), "");
+        EXPECT_EQ(joined(emulation::find_overruns()), "");
+      }
+}
+
 TEST_F(EmulatedParity, GPipe) { expect(small_llama(ranks()), cut(1, 1, ranks(), ScheduleKind::gpipe)); }
 
 TEST_F(EmulatedParity, Interleaved) {

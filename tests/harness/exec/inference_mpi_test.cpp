@@ -1,0 +1,80 @@
+// Sharded prefill and decode give the logits and tokens of the unsharded ones.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "harness/exec/parity.hpp"
+#include "harness/program/count.hpp"
+#include "harness/program/lower.hpp"
+#include "tests/harness/exec/small_models.hpp"
+#include "tests/harness/exec/world.hpp"
+
+namespace shardbench::test {
+namespace {
+
+Experiment inference(ModelConfig const& model, ParallelConfig const& p, PhaseKind phase) {
+  Experiment e;
+  e.model_name = model.name;
+  e.model = model;
+  e.parallel = p;
+  e.phase = phase;
+  e.seq = 8;
+  e.micro_batch = 2;
+  e.global_batch = 4 * p.dp;
+  e.device = DeviceKind::cpu;
+  resolve(e);
+  return e;
+}
+
+void expect_parity(Experiment const& e) {
+  SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
+  auto const device = make_host_device();
+  Runner runner(lower(e, world().rank()), *device, world());
+  ParityReport const report = check_inference(runner, e, *device, world());
+  EXPECT_EQ(report.problem, "");
+  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+}
+
+constexpr PhaseKind phases[] = {PhaseKind::prefill, PhaseKind::decode};
+
+TEST(InferenceParity, EveryProductOfDataTensorAndPipelineParallelism) {
+  for (ParallelConfig const& p : all_products(world().size()))
+    for (PhaseKind const phase : phases)
+      for (bool const llama : {false, true}) {
+        std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
+        expect_parity(inference(llama ? small_llama(layers) : small_gpt(layers), p, phase));
+      }
+}
+
+TEST(InferenceParity, Families) {
+  for (auto const make : {small_qwen3, small_gemma2, small_neox, small_falcon, small_latent})
+    for (PhaseKind const phase : phases) {
+      ParallelConfig p = cut(1, world().size() / 2, 2);
+      p.sequence_parallel = phase == PhaseKind::prefill && p.tp > 1;
+      expect_parity(inference(make(2), p, phase));
+      Experiment e = inference(make(2), cut(1, world().size(), 1), phase);
+      e.precision = Dtype::bf16;
+      expect_parity(e);
+    }
+}
+
+TEST(InferencePayload, CommunicatorsCountWhatTheProgramSays) {
+  for (ParallelConfig const& p : all_products(world().size()))
+    for (PhaseKind const phase : phases) {
+      Experiment const e = inference(small_llama(std::max<std::int64_t>(p.pp, 2)), p, phase);
+      SCOPED_TRACE(command_flags(e));
+      auto const device = make_host_device();
+      Runner runner(lower(e, world().rank()), *device, world());
+      StepCount const counted = count_step(runner.program(), Replay(runner.program()));
+      runner.initialize(1);
+      runner.run_gradients();
+      runner.synchronize();
+      auto const moved = runner.traffic();
+      for (std::size_t a = 0; a < axis_count; ++a)
+        EXPECT_EQ(static_cast<double>(moved[a].payload_bytes), counted.traffic[a].payload_bytes)
+            << to_string(static_cast<Axis>(a));
+      EXPECT_EQ(counted.traffic[static_cast<std::size_t>(Axis::dp)].calls, 0);
+    }
+}
+
+}  // namespace
+}  // namespace shardbench::test

@@ -1,0 +1,115 @@
+// Real models: what their programs hold, count and cache.
+#include <gtest/gtest.h>
+
+#include "harness/program/inference.hpp"
+#include "kernels/core/error.hpp"
+#include "tests/harness/program/programs.hpp"
+
+namespace shardbench::test {
+namespace {
+
+Experiment of(std::string const& model, ParallelConfig const& p = {}, PhaseKind phase = PhaseKind::train) {
+  Experiment e;
+  e.model_name = model;
+  e.parallel = p;
+  e.phase = phase;
+  e.precision = Dtype::bf16;
+  return e;
+}
+
+// The program of one rank holds exactly the parameters that the architecture has, padding of the vocabulary apart.
+TEST(Models, EveryPresetHoldsWhatItCounts) {
+  std::int64_t lowered = 0;
+  for (std::string const& name : preset_names()) {
+    Experiment e = of(name);
+    e.model = load_model(name);
+    if (!e.model.yolo) e.layers = std::min<std::int64_t>(e.model.layers, 5);
+    resolve(e);
+    std::int64_t held = 0;
+    try {
+      StepProgram const p = lower(e, 0);
+      for (Parameter const& parameter : p.parameters) held += parameter.copy ? 0 : parameter.elements();
+      std::int64_t const tables = e.model.tied_embeddings || e.model.vision ? 1 : 2;
+      std::int64_t const padding = e.model.vision ? 0 : tables * (p.padded_vocab - p.vocab) * e.model.hidden;
+      EXPECT_EQ(held - padding, count_parameters(e.model).total) << name;
+      ++lowered;
+    } catch (IllegalConfig const& refusal) {
+      EXPECT_EQ(std::string(refusal.what()).find('\n'), std::string::npos) << name;
+    }
+  }
+  EXPECT_GE(lowered, 33);
+}
+
+// Case A04: gated MLPs and grouped heads, at h = 4096, ffn 14336, 32 over 8 heads.
+TEST(Cases, A04_GatedMlpAndGroupedHeads) {
+  Experiment e = of("llama3.1-8b");
+  e.layers = 1;
+  e.seq = 128;
+  resolve(e);
+  StepProgram const p = lower(e, 0);
+  double mlp = 0, projections = 0;
+  for_each_op(p, [&](Op const& op, shardbench::Run const& run) {
+    if (op.kind != OpKind::gemm || run.kind != ActionKind::forward) return;
+    std::string const& name = p.labels[static_cast<std::size_t>(op.label)].name;
+    if (name.starts_with("mlp.")) mlp += model_flops(p, op, false);
+    if (name.starts_with("attention.")) projections += model_flops(p, op, false);
+  });
+  EXPECT_EQ(mlp / 128, 352'321'536);  // 2 * 3 * h * ffn, not 16 h^2 = 268,435,456
+  EXPECT_EQ(projections / 128, 4.0 * 4096 * 4096 + 4.0 * 4096 * 1024);
+}
+
+// Case M09: norms are whole on each of 8 tensor-parallel ranks, and counted once in the model.
+TEST(Cases, M09_NormsAreReplicatedOverTensorRanks) {
+  ParallelConfig p;
+  p.tp = 8;
+  Experiment e = of("llama3.1-8b", p);
+  resolve(e);
+  std::int64_t norms = 0;
+  for (Parameter const& parameter : lower(e, 3).parameters)
+    if (parameter.name.find("norm") != std::string::npos) norms += parameter.elements();
+  EXPECT_EQ(norms, (2 * 32 + 1) * 4096);
+  EXPECT_EQ(count_parameters(e.model).norms, 266'240);
+  EXPECT_EQ(count_parameters(e.model).total, 8'030'261'248);
+}
+
+// Case M10: the stage with the least room decides; a stage without attention layers never does.
+TEST(Cases, M10_CapacityIsTheLeastOfTheStages) {
+  EXPECT_EQ(kv_capacity_tokens({1476 * 16, 3078 * 16}, {16, 16}), 1476);
+  EXPECT_EQ(kv_capacity_tokens({5, 3078 * 16}, {0, 16}), 3078);
+  EXPECT_EQ(kv_capacity_tokens({-1, 160}, {16, 16}), 0);
+}
+
+// Case M11: a cache never has less than one KV head, and a latent's is 71 times smaller than that of its heads.
+TEST(Cases, M11_CacheOfGroupedHeadsAndOfLatents) {
+  ParallelConfig p;
+  p.tp = 32;
+  Experiment llama = of("llama3.1-8b", p, PhaseKind::decode);
+  resolve(llama);
+  EXPECT_EQ(kv_bytes_per_token(lower(llama, 0)), 32 * (2 * 1 * 128) * 2);
+  Experiment deepseek = of("deepseek-v3", {}, PhaseKind::decode);
+  deepseek.model = load_model("deepseek-v3");
+  deepseek.model.moe.reset();
+  resolve(deepseek);
+  EXPECT_EQ(kv_bytes_per_token(lower(deepseek, 0)), 70'272);
+}
+
+TEST(Decode, CachesAndComputesForOneTokenOfTheContext) {
+  ParallelConfig cut;
+  cut.tp = 4;
+  Experiment e = of("llama3.1-8b", cut, PhaseKind::decode);
+  e.context = 4096;
+  resolve(e);
+  StepProgram const p = lower(e, 0);
+  MemoryPlan const plan = plan_memory(p, Replay(p));
+  EXPECT_EQ(plan.kv_cache_bytes, 4097LL * kv_bytes_per_token(p));
+  EXPECT_EQ(plan.gradient_bytes + plan.optimizer_bytes, 0);
+  StepCount const c = counted(p);
+  // 2 FLOPs a weight of the blocks and the head, plus 4 * heads * head_dim a cached token and layer.
+  ParameterCount const count = count_parameters(e.model);
+  double const weights = static_cast<double>(count.blocks + count.head);
+  double const core = 4.0 * 32 * 128 * 4097 * 32;
+  EXPECT_NEAR(c.model_flops, (2 * weights + core) / 4, 0.001 * c.model_flops);
+}
+
+}  // namespace
+}  // namespace shardbench::test
