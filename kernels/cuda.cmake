@@ -5,6 +5,9 @@
 file(GLOB SHARDBENCH_CUDA_SOURCES CONFIGURE_DEPENDS
   ${CMAKE_SOURCE_DIR}/kernels/*_cuda.cpp ${CMAKE_SOURCE_DIR}/kernels/*/*_cuda.cpp ${CMAKE_SOURCE_DIR}/kernels/*/*_cuda.cu
   ${CMAKE_SOURCE_DIR}/harness/comm/*_nccl.cpp)
+# Needs headers that few machines have; below it takes the place of its namesake with "no_".
+set(cudnn_source ${CMAKE_SOURCE_DIR}/kernels/attention/attention_cudnn_cuda.cpp)
+list(REMOVE_ITEM SHARDBENCH_CUDA_SOURCES ${cudnn_source})
 set_property(GLOBAL PROPERTY SHARDBENCH_CUDA_SOURCES ${SHARDBENCH_CUDA_SOURCES})
 
 if(SHARDBENCH_CUDA STREQUAL "OFF")
@@ -40,9 +43,26 @@ set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 if(NOT TARGET CUDA::nvToolsExt)  # gone from CUDA 13, and CMake 3.25 does not forgive that
   add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
 endif()
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # the tests of a real GPU link it too
 find_package(CUDAToolkit REQUIRED)
+set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL OFF)
 
-add_library(shardbench_cuda MODULE ${SHARDBENCH_CUDA_SOURCES})
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ENV CUDNN_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ENV CUDNN_FRONTEND_HOME ENV CUDNN_HOME ENV CUDA_HOME
+  PATHS /usr/local/cuda PATH_SUFFIXES include)
+if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR)
+  message(STATUS "cuDNN: ${CUDNN_INCLUDE_DIR}, frontend ${CUDNN_FRONTEND_INCLUDE_DIR}: --attention cudnn is built")
+  list(FILTER SHARDBENCH_CUDA_SOURCES EXCLUDE REGEX "attention_no_cudnn_cuda\\.cpp$")
+  list(APPEND SHARDBENCH_CUDA_SOURCES ${cudnn_source})
+  # Its library is opened when asked for; its JSON would be one more of ours.
+  set_source_files_properties(${cudnn_source} PROPERTIES
+    COMPILE_DEFINITIONS "NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING;CUDNN_FRONTEND_SKIP_JSON_LIB"
+    COMPILE_OPTIONS "-isystem${CUDNN_FRONTEND_INCLUDE_DIR};-isystem${CUDNN_INCLUDE_DIR}")
+else()
+  message(STATUS "cuDNN ${CUDNN_INCLUDE_DIR}, frontend ${CUDNN_FRONTEND_INCLUDE_DIR}: not both found, no --attention cudnn")
+endif()
+
+add_library(shardbench_cuda SHARED ${SHARDBENCH_CUDA_SOURCES})
 target_link_libraries(shardbench_cuda PRIVATE sb_flags Threads::Threads CUDA::cudart CUDA::cublasLt ${NCCL_LIBRARY} ${CMAKE_DL_LIBS})
 target_include_directories(shardbench_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
 target_compile_options(shardbench_cuda PRIVATE

@@ -1,11 +1,13 @@
 #include "kernels/kernel_set_cuda.hpp"
 
+#include "kernels/attention/attention_cudnn_cuda.hpp"
+
 namespace shardbench {
 
 KernelSet const& cuda_kernels() {
   static KernelSet const set{
       .name = "cuda",
-      .attention_kernel = "cublas_query_blocks",
+      .attention_kernel = "query-blocks",
       .gemm = cuda::gemm,
       .grouped_gemm = cuda::grouped_gemm,
       .attention_forward = cuda::attention_forward,
@@ -40,6 +42,17 @@ KernelSet const& cuda_kernels() {
       .best_token = cuda::best_token,
       .pick_token = cuda::pick_token,
   };
+  return set;
+}
+
+KernelSet const& cuda_kernels_with_cudnn() {
+  static KernelSet const set = [] {
+    KernelSet fused = cuda_kernels();
+    fused.attention_kernel = "cudnn";
+    fused.attention_forward = cuda::cudnn_attention_forward;
+    fused.attention_backward = cuda::cudnn_attention_backward;
+    return fused;
+  }();
   return set;
 }
 

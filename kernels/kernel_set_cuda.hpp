@@ -6,6 +6,9 @@ namespace shardbench {
 /// Kernels for NVIDIA GPUs. Streams must come from a CudaDevice.
 KernelSet const& cuda_kernels();
 
+/// The same with cuDNN's fused attention.
+KernelSet const& cuda_kernels_with_cudnn();
+
 namespace cuda {
 
 void gemm(Stream& stream, GemmArgs const& args);

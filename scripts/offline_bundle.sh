@@ -39,7 +39,7 @@ if [ -n "$plots" ]; then
   "${fetch[@]}" -r scripts/requirements.txt
 fi
 if [ -n "$cuda" ]; then
-  echo "bundle: fetching the CUDA toolkit, cuBLAS and NCCL into $out/wheels"
+  echo "bundle: fetching the CUDA toolkit, cuBLAS, cuDNN and NCCL into $out/wheels"
   "${fetch[@]}" --no-deps -r scripts/requirements-cuda.txt
 fi
 echo "bundle: $(find "$out/debs" -name '*.deb' | wc -l) packages and $(find "$out/wheels" -name '*.whl' | wc -l) wheels, $(du -sh "$out" | cut -f1)"

@@ -8,7 +8,7 @@ usage() {
 usage: scripts/setup.sh [--no-plots] [--cuda] [--fuzzers] [--bundle DIR] [--help]
   (none)        compiler, CMake, Ninja, MPI, OpenBLAS and libraries (scripts/packages.txt), and .venv for the plots
   --no-plots    leave out .venv (matplotlib, plotly)
-  --cuda        also the CUDA toolkit, cuBLAS and NCCL, as wheels, into .cuda/ (1.1 GB) unless a whole toolkit is found
+  --cuda        also the CUDA toolkit, cuBLAS, cuDNN and NCCL, as wheels, into .cuda/ (2 GB) unless a whole toolkit is found
   --fuzzers     also clang with libFuzzer
   --bundle DIR  take packages from DIR, made by scripts/offline_bundle.sh, instead of the network
 TEXT
@@ -131,6 +131,9 @@ lay_out_toolkit() {
   cp -a "$site"/nvidia/cu13/. "$home/"
   cp -a "$site"/nvidia/nccl/include/. "$home/include/"
   cp -a "$site"/nvidia/nccl/lib/. "$home/lib/"
+  cp -a "$site"/nvidia/cudnn/include/. "$home/include/"
+  cp -a "$site"/nvidia/cudnn/lib/. "$home/lib/"
+  cp -a "$site"/include/cudnn_* "$home/include/" # the frontend, headers only
   for library in "$home"/lib/*.so.*; do ln -sf "$(basename "$library")" "${library%%.so.*}.so"; done
   ln -sfn lib "$home/lib64"
   mkdir -p "$home/targets/x86_64-linux"
@@ -148,7 +151,7 @@ setup_cuda() {
     say "CUDA: a whole toolkit is there"
   else
     [ "$(uname -m)" = x86_64 ] || fail "--cuda knows the wheels of x86_64 only, this is $(uname -m); set CUDA_HOME to a toolkit"
-    say "CUDA: bringing the toolkit, cuBLAS and NCCL into .cuda/ (about 1.1 GB)"
+    say "CUDA: bringing the toolkit, cuBLAS, cuDNN and NCCL into .cuda/ (about 2 GB)"
     found=$PWD/.cuda
     rm -rf .cuda .cuda.part
     python3 -m venv .cuda.part

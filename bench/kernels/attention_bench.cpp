@@ -14,12 +14,12 @@ struct AttentionBuffers {
   AttentionBuffers(ModelShape const& model, std::int64_t tp, Dtype dtype)
       : q_width(model.heads / tp * model.head_dim),
         kv_width(model.kv_heads / tp * model.head_dim),
-        qkv(dtype, model.attention_seq * (q_width + 2 * kv_width)),
-        out(dtype, model.attention_seq * q_width),
-        dout(dtype, model.attention_seq * q_width),
-        dqkv(dtype, model.attention_seq * (q_width + 2 * kv_width)),
-        log_sum_exp(Dtype::f32, model.attention_seq * model.heads / tp) {
-    shape.seq_q = shape.seq_k = model.attention_seq;
+        qkv(dtype, attention_seq(model) * (q_width + 2 * kv_width)),
+        out(dtype, attention_seq(model) * q_width),
+        dout(dtype, attention_seq(model) * q_width),
+        dqkv(dtype, attention_seq(model) * (q_width + 2 * kv_width)),
+        log_sum_exp(Dtype::f32, attention_seq(model) * model.heads / tp) {
+    shape.seq_q = shape.seq_k = attention_seq(model);
     shape.batch = 1;
     shape.heads = model.heads / tp;
     shape.kv_heads = model.kv_heads / tp;

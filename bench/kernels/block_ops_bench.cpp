@@ -3,15 +3,17 @@
 namespace shardbench::bench {
 namespace {
 
-constexpr std::int64_t tokens = 1024;
-constexpr std::int64_t loss_tokens = 256;  // a logit row of a whole vocabulary is long
+/// A GPU is full only with many more.
+std::int64_t tokens() { return on_host() ? 1024 : 8192; }
+/// A row of logits is long.
+std::int64_t loss_tokens() { return on_host() ? 256 : 4096; }
 
 NormKind norm_of(ModelShape const& model) { return model.gated ? NormKind::rms_norm : NormKind::layer_norm; }
 
 void bench_norm_forward(benchmark::State& state, ModelShape const& model, Dtype dtype) {
-  std::int64_t const elements = tokens * model.hidden;
+  std::int64_t const elements = tokens() * model.hidden;
   Buffer const x(dtype, elements), residual(dtype, elements), sum(dtype, elements), y(dtype, elements);
-  Buffer const weight(dtype, model.hidden), mean(Dtype::f32, tokens), rstd(Dtype::f32, tokens);
+  Buffer const weight(dtype, model.hidden), mean(Dtype::f32, tokens()), rstd(Dtype::f32, tokens());
   NormForwardArgs args;
   args.kind = norm_of(model);
   args.x = x.data();
@@ -22,17 +24,17 @@ void bench_norm_forward(benchmark::State& state, ModelShape const& model, Dtype 
   args.y = y.data();
   args.mean = mean.floats();
   args.rstd = rstd.floats();
-  args.rows = tokens;
+  args.rows = tokens();
   args.cols = args.x_stride = args.y_stride = model.hidden;
   args.dtype = dtype;
   time_kernel(state, bench_kernels().norm_forward, args,
-              norm_forward_cost(tokens, model.hidden, dtype, !model.gated, true));
+              norm_forward_cost(tokens(), model.hidden, dtype, !model.gated, true));
 }
 
 void bench_norm_backward(benchmark::State& state, ModelShape const& model, Dtype dtype) {
-  std::int64_t const elements = tokens * model.hidden;
+  std::int64_t const elements = tokens() * model.hidden;
   Buffer const x(dtype, elements), dy(dtype, elements), dsum(dtype, elements), dx(dtype, elements);
-  Buffer const weight(dtype, model.hidden), mean(Dtype::f32, tokens), rstd(Dtype::f32, tokens);
+  Buffer const weight(dtype, model.hidden), mean(Dtype::f32, tokens()), rstd(Dtype::f32, tokens());
   Buffer const dweight(Dtype::f32, model.hidden), dbias(Dtype::f32, model.hidden);
   NormBackwardArgs args;
   args.kind = norm_of(model);
@@ -45,60 +47,60 @@ void bench_norm_backward(benchmark::State& state, ModelShape const& model, Dtype
   args.dx = dx.data();
   args.dweight = dweight.floats();
   args.dbias = model.gated ? nullptr : dbias.floats();
-  args.rows = tokens;
+  args.rows = tokens();
   args.cols = args.x_stride = args.y_stride = model.hidden;
   args.dtype = dtype;
   time_kernel(state, bench_kernels().norm_backward, args,
-              norm_backward_cost(tokens, model.hidden, dtype, !model.gated, true));
+              norm_backward_cost(tokens(), model.hidden, dtype, !model.gated, true));
 }
 
 void bench_rope(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype) {
   RopeArgs args;
-  args.seq = tokens;
+  args.seq = tokens();
   args.batch = 1;
   args.heads = (model.heads + model.kv_heads) / tp;
   args.head_dim = args.rotary_dim = model.head_dim;
   args.row_stride = args.heads * args.head_dim;
   args.dtype = dtype;
-  Buffer const x(dtype, tokens * args.row_stride);
+  Buffer const x(dtype, tokens() * args.row_stride);
   args.x = x.data();
-  time_kernel(state, bench_kernels().rope, args, rope_cost(tokens, args.heads, args.rotary_dim, dtype));
+  time_kernel(state, bench_kernels().rope, args, rope_cost(tokens(), args.heads, args.rotary_dim, dtype));
 }
 
 void bench_activation(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype, bool backward) {
   std::int64_t const cols = model.ffn / tp;
   ActivationKind const kind = model.gated ? ActivationKind::silu : ActivationKind::gelu_tanh;
-  Buffer const x(dtype, tokens * cols * (model.gated ? 2 : 1)), y(dtype, tokens * cols);
-  Buffer const dx(dtype, backward ? tokens * cols * (model.gated ? 2 : 1) : 0);
+  Buffer const x(dtype, tokens() * cols * (model.gated ? 2 : 1)), y(dtype, tokens() * cols);
+  Buffer const dx(dtype, backward ? tokens() * cols * (model.gated ? 2 : 1) : 0);
   if (backward) {
-    ActivationBackwardArgs const args{kind, model.gated, y.data(), x.data(), dx.data(), tokens, cols, dtype};
+    ActivationBackwardArgs const args{kind, model.gated, y.data(), x.data(), dx.data(), tokens(), cols, dtype};
     time_kernel(state, bench_kernels().activation_backward, args,
-                activation_backward_cost(tokens, cols, dtype, model.gated));
+                activation_backward_cost(tokens(), cols, dtype, model.gated));
   } else {
-    ActivationForwardArgs const args{kind, model.gated, x.data(), y.data(), tokens, cols, dtype};
+    ActivationForwardArgs const args{kind, model.gated, x.data(), y.data(), tokens(), cols, dtype};
     time_kernel(state, bench_kernels().activation_forward, args,
-                activation_forward_cost(tokens, cols, dtype, model.gated));
+                activation_forward_cost(tokens(), cols, dtype, model.gated));
   }
 }
 
-std::vector<std::int32_t> token_ids(std::int64_t count, std::int64_t vocab) {
+Buffer token_ids(std::int64_t count, std::int64_t vocab) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < count; ++t) ids.push_back(static_cast<std::int32_t>(t * 7919 % vocab));
-  return ids;
+  return Buffer(ids);
 }
 
 void bench_embedding(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype, bool backward) {
   std::int64_t const rows = model.vocab / tp;
-  std::vector<std::int32_t> const ids = token_ids(tokens, rows);
-  Buffer const weight(backward ? Dtype::f32 : dtype, rows * model.hidden), out(dtype, tokens * model.hidden);
+  Buffer const ids = token_ids(tokens(), rows);
+  Buffer const weight(backward ? Dtype::f32 : dtype, rows * model.hidden), out(dtype, tokens() * model.hidden);
   if (backward) {
-    EmbeddingBackwardArgs const args{ids.data(), out.data(), weight.floats(), tokens, rows, model.hidden, 0,
+    EmbeddingBackwardArgs const args{ids.ids(), out.data(), weight.floats(), tokens(), rows, model.hidden, 0,
                                      true,       dtype};
     time_kernel(state, bench_kernels().embedding_backward, args,
-                embedding_backward_cost(tokens, rows, model.hidden, dtype, true));
+                embedding_backward_cost(tokens(), rows, model.hidden, dtype, true));
   } else {
-    EmbeddingForwardArgs const args{ids.data(), weight.data(), out.data(), tokens, rows, model.hidden, 0, false, dtype};
-    time_kernel(state, bench_kernels().embedding_forward, args, embedding_forward_cost(tokens, model.hidden, dtype));
+    EmbeddingForwardArgs const args{ids.ids(), weight.data(), out.data(), tokens(), rows, model.hidden, 0, false, dtype};
+    time_kernel(state, bench_kernels().embedding_forward, args, embedding_forward_cost(tokens(), model.hidden, dtype));
   }
 }
 
@@ -108,22 +110,22 @@ enum class LossPass { max, sum, backward };
 void bench_cross_entropy(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype,
                          LossPass pass) {
   std::int64_t const columns = model.vocab / tp;
-  std::vector<std::int32_t> const targets = token_ids(loss_tokens, columns);
-  Buffer const logits(dtype, loss_tokens * columns), maximum(Dtype::f32, loss_tokens),
-      sums(Dtype::f32, 2 * loss_tokens), dlogits(dtype, pass == LossPass::backward ? loss_tokens * columns : 0);
-  CrossEntropyShape const shape{logits.data(), targets.data(), loss_tokens, columns, 0, model.vocab, dtype};
+  Buffer const targets = token_ids(loss_tokens(), columns);
+  Buffer const logits(dtype, loss_tokens() * columns), maximum(Dtype::f32, loss_tokens()),
+      sums(Dtype::f32, 2 * loss_tokens()), dlogits(dtype, pass == LossPass::backward ? loss_tokens() * columns : 0);
+  CrossEntropyShape const shape{logits.data(), targets.ids(), loss_tokens(), columns, 0, model.vocab, dtype};
   KernelSet const& kernels = bench_kernels();
   kernels.cross_entropy_max(bench_stream(), {shape, maximum.floats()});
   if (pass == LossPass::max) {
     time_kernel(state, kernels.cross_entropy_max, CrossEntropyMaxArgs{shape, maximum.floats()},
-                cross_entropy_max_cost(loss_tokens, columns, dtype));
+                cross_entropy_max_cost(loss_tokens(), columns, dtype));
   } else if (pass == LossPass::sum) {
     time_kernel(state, kernels.cross_entropy_sum, CrossEntropySumArgs{shape, maximum.floats(), sums.floats()},
-                cross_entropy_sum_cost(loss_tokens, columns, dtype));
+                cross_entropy_sum_cost(loss_tokens(), columns, dtype));
   } else {
     kernels.cross_entropy_sum(bench_stream(), {shape, maximum.floats(), sums.floats()});
     CrossEntropyBackwardArgs const args{shape, maximum.floats(), sums.floats(), dlogits.data(), 1.0f};
-    time_kernel(state, kernels.cross_entropy_backward, args, cross_entropy_backward_cost(loss_tokens, columns, dtype));
+    time_kernel(state, kernels.cross_entropy_backward, args, cross_entropy_backward_cost(loss_tokens(), columns, dtype));
   }
 }
 

@@ -51,18 +51,37 @@ void bench_grouped_gemm(benchmark::State& state, Dtype dtype) {
   time_kernel(state, bench_kernels().grouped_gemm, args, grouped_gemm_cost(rows, groups, ffn, hidden, dtype, dtype));
 }
 
+/// The forward product in 8 bits, scales of one; B lies as [n,k], as cuBLASLt has it.
+void bench_fp8_gemm(benchmark::State& state, GemmShape shape) {
+  Buffer const a(Dtype::fp8, shape.m * shape.k), b(Dtype::fp8, shape.n * shape.k), c(Dtype::bf16, shape.m * shape.n);
+  GemmArgs args{.a = a.data(), .b = b.data(), .c = c.data(), .m = shape.m, .n = shape.n, .k = shape.k};
+  args.lda = args.ldb = shape.k;
+  args.ldc = shape.n;
+  args.transpose_b = true;
+  args.input_dtype = Dtype::fp8;
+  args.output_dtype = Dtype::bf16;
+  time_kernel(state, bench_kernels().gemm, args, gemm_cost(shape.m, shape.n, shape.k, Dtype::fp8, Dtype::bf16, false));
+}
+
+void add_fp8_gemm(std::string const& op, ModelShape const& model, std::int64_t tp, GemmShape shape) {
+  if (on_host()) return;  // the CPU has no fp8
+  add_benchmark(bench_name(op, model, tp, Dtype::fp8), [=](benchmark::State& state) { bench_fp8_gemm(state, shape); });
+}
+
 }  // namespace
 
 void register_gemm() {
   for (ModelShape const& model : model_shapes) {
     for (std::int64_t const tp : tp_sizes) {
       if (!tp_divides(model, tp)) continue;
-      std::int64_t const tokens = model.gemm_tokens, hidden = model.hidden;
+      std::int64_t const tokens = gemm_tokens(model), hidden = model.hidden;
       std::int64_t const qkv = (model.heads + 2 * model.kv_heads) * model.head_dim / tp;
       std::int64_t const up = model.ffn * (model.gated ? 2 : 1) / tp;
       add_gemm("gemm.qkv", model, tp, {tokens, qkv, hidden}, Pass::forward);
       add_gemm("gemm.attention_out", model, tp, {tokens, hidden, model.heads * model.head_dim / tp}, Pass::forward);
       add_gemm("gemm.mlp_up", model, tp, {tokens, up, hidden}, Pass::forward);
+      add_fp8_gemm("gemm.mlp_up", model, tp, {tokens, up, hidden});
+      add_fp8_gemm("gemm.mlp_down", model, tp, {tokens, hidden, model.ffn / tp});
       add_gemm("gemm.mlp_down", model, tp, {tokens, hidden, model.ffn / tp}, Pass::forward);
       add_gemm("gemm.mlp_down.input_gradient", model, tp, {tokens, model.ffn / tp, hidden}, Pass::input_gradient);
       add_gemm("gemm.mlp_down.weight_gradient", model, tp, {model.ffn / tp, hidden, tokens}, Pass::weight_gradient);

@@ -33,43 +33,47 @@ struct Routing {
         weights(Dtype::f32, entries),
         x(dtype, tokens * s.hidden),
         sorted(dtype, entries * s.hidden),
-        indices(static_cast<std::size_t>(entries)),
-        rows(static_cast<std::size_t>(entries)),
-        counts(static_cast<std::size_t>(s.rule.experts)) {
+        indices(zeros(entries)),
+        rows(zeros(entries)),
+        counts(zeros(s.rule.experts)) {
     KernelSet const& k = bench_kernels();
     k.router_forward(bench_stream(), forward());
     k.expert_rows(bench_stream(), places());
     bench_stream().synchronize();
   }
   RouterForwardArgs forward() {
-    return {shape.rule, {}, logits.data(), nullptr, weights.floats(), indices.data(), tokens, type};
+    return {shape.rule, {}, logits.data(), nullptr, weights.floats(), indices.ids(), tokens, type};
   }
   RouterBackwardArgs backward() {
-    return {shape.rule, logits.data(), indices.data(), weights.floats(), dlogits.data(), tokens, type};
+    return {shape.rule, logits.data(), indices.ids(), weights.floats(), dlogits.data(), tokens, type};
   }
   ExpertRowsArgs places() {
     ExpertRowsArgs args;
-    args.indices = indices.data(), args.rows = rows.data(), args.counts = counts.data();
+    args.indices = indices.ids(), args.rows = rows.ids(), args.counts = counts.ids();
     args.tokens = tokens, args.top_k = shape.rule.top_k, args.experts = shape.rule.experts, args.ranks = shape.ranks;
     return args;
   }
   PermuteArgs permute() {
-    return {x.data(), rows.data(), nullptr, sorted.data(), tokens, shape.rule.top_k, 1, shape.hidden, entries, type};
+    return {x.data(), rows.ids(), nullptr, sorted.data(), tokens, shape.rule.top_k, 1, shape.hidden, entries, type};
   }
   UnpermuteArgs unpermute() {
-    return {sorted.data(), rows.data(), weights.floats(), x.data(), tokens, shape.rule.top_k, 1, shape.hidden,
+    return {sorted.data(), rows.ids(), weights.floats(), x.data(), tokens, shape.rule.top_k, 1, shape.hidden,
             entries,       type};
   }
   CombineWeightsArgs combine() {
-    return {x.data(), sorted.data(), rows.data(), weights.floats(), tokens, shape.rule.top_k, 1, shape.hidden,
+    return {x.data(), sorted.data(), rows.ids(), weights.floats(), tokens, shape.rule.top_k, 1, shape.hidden,
             entries,  type};
+  }
+
+  static std::vector<std::int32_t> zeros(std::int64_t count) {
+    return std::vector<std::int32_t>(static_cast<std::size_t>(count));
   }
 
   RoutedShape const& shape;
   Dtype type;
   std::int64_t entries;
   Buffer const logits, dlogits, weights, x, sorted;
-  std::vector<std::int32_t> indices, rows, counts;
+  Buffer const indices, rows, counts;
 };
 
 void add_shape(RoutedShape const& s, Dtype dtype) {

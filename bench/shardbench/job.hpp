@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "harness/comm/communicator.hpp"
+#include "harness/comm/gpu_placement.hpp"
+#include "harness/comm/nccl_options.hpp"
 #include "harness/config/experiment.hpp"
 #include "harness/exec/devices.hpp"
 
@@ -16,15 +18,19 @@ class Job {
   Job();
   /// All ranks, for host memory: agreement, barriers.
   Communicator& world() { return *world_; }
-  /// Opens the device that an experiment asks for, the GPU of this rank's number on its machine; nothing when it is
-  /// open already. Collective. Throws InputError saying what is missing.
-  void use(DeviceKind kind);
+  /// Opens the device that an experiment asks for, and NCCL as it asks; nothing when both are open already. Collective.
+  /// Throws, on all ranks alike, InputError saying what is missing, and IllegalConfig for what this process cannot
+  /// change any more: NCCL reads its options once.
+  void use(Experiment const& experiment);
   /// The device in use: the CPU until use() says otherwise.
   Device& device() { return handle_->device(); }
   /// All ranks, for memory of the device in use.
   Communicator& device_world() { return device_world_ ? *device_world_ : *world_; }
   /// Versions of the device's libraries, empty for the CPU.
   std::string device_versions() const { return handle_->versions(); }
+  bool on_host() const { return handle_->is_host(); }
+  /// Ranks that share the memory of this rank's device.
+  int ranks_on_device() const { return ranks_on_device_; }
   bool first() { return world_->rank() == 0; }
   /// The text of the lowest rank that has one, on every rank, cut at 400 bytes. Collective.
   std::string agree(std::string const& text);
@@ -33,18 +39,37 @@ class Job {
   /// Every rank's text, in rank order, on every rank. Collective.
   std::vector<std::string> gather(std::string const& text);
   double sum(double value);
+  double maximum(double value);
 
  private:
+  /// What use() has opened.
+  struct Setup {
+    DeviceKind device = DeviceKind::cpu;
+    NcclOptions nccl;
+    bool share_gpu = false;
+    bool operator==(Setup const&) const = default;
+  };
+  DeviceKind kind_for(Experiment const& experiment);
+  GpuChoice choose(DeviceKind kind, bool share);
+  void set_nccl(Setup const& next);
+  void open(Setup const& next);
+
   std::optional<MpiProcess> mpi_;  // outlives the communicator
   std::unique_ptr<Communicator> world_;
   std::optional<DeviceHandle> handle_;
-  DeviceKind kind_ = DeviceKind::cpu;
+  Setup setup_;
+  std::optional<Setup> nccl_setup_;  ///< with which NCCL was started in this process
+  int ranks_on_device_ = 1;
   std::unique_ptr<Communicator> device_world_;  // before the device goes
   std::unique_ptr<Device> host_;
   std::unique_ptr<Stream> stream_;
 };
 
-/// Throws InputError saying what is missing for a device that cannot be had on this machine.
-void check_device(DeviceKind device);
+/// The options that an experiment has for NCCL.
+NcclOptions nccl_options_of(Experiment const& experiment);
+
+/// Throws InputError saying what is missing for a device that cannot be had on this machine, or for flags that it does
+/// not honour.
+void check_device(Experiment const& experiment);
 
 }  // namespace shardbench

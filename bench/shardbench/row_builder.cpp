@@ -5,11 +5,27 @@
 #include <algorithm>
 
 #include "harness/comm/launch_env.hpp"
+#include "harness/record/gpu_peaks.hpp"
 #include "kernels/gemm/blas_host.hpp"
 #include "kernels/kernel_set.hpp"
 
 namespace shardbench {
 namespace {
+
+/// Where the GPU's peak is known. Ranks that share one have none of their own.
+void set_utilization(ReportRow& row) {
+  Experiment const& e = row.experiment;
+  auto const peaks = gpu_peaks(row.device);
+  double const peak = !peaks ? 0
+                      : e.precision == Dtype::f32  ? peaks->fp32_tflops
+                      : e.precision == Dtype::bf16 ? peaks->bf16_tflops
+                                                   : peaks->fp8_tflops;
+  if (peak <= 0 || e.share_gpu) return;
+  row.peak_tflops = peak;
+  row.peak_source = peaks->source;
+  row.mfu_pct = 100 * *row.model_tflops_per_rank / peak;
+  row.hfu_pct = 100 * *row.hardware_tflops_per_rank / peak;
+}
 
 void set_rates(ReportRow& row, StepTotals const& totals) {
   Experiment const& e = row.experiment;
@@ -24,6 +40,7 @@ void set_rates(ReportRow& row, StepTotals const& totals) {
   row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
   row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
   row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;
+  set_utilization(row);
 }
 
 void set_verdict(ReportRow& row, Measurement const& m) {
@@ -53,7 +70,30 @@ void set_place(ReportRow& row, Job& job) {
       row,
       take_fingerprint(device_versions.empty() ? blas_description() : device_versions, MpiProcess::library_version()),
       std::min(local_size(), job.world().size()));
+  if (job.on_host()) return;
+  row.clock_mhz.reset();  // the CPU's
+  // What was asked for by flags, before whatever else the environment has.
+  std::string const asked = text_of(nccl_options_of(row.experiment), row.experiment.share_gpu);
+  if (!asked.empty()) row.comm_options = asked + (row.comm_options.empty() ? "" : " ") + row.comm_options;
 }
+
+namespace {
+
+void add_remark(ReportRow& row, std::string const& remark) {
+  if (remark.empty()) return;
+  row.reason += (row.reason.empty() ? "" : "; ") + remark;
+}
+
+void set_state(ReportRow& row, DeviceState const& state) {
+  if (state.clock_mhz) row.clock_mhz = state.clock_mhz;
+  row.power_w = state.power_w;
+  row.throttled = state.throttled;
+  if (!state.throttle_reasons.empty()) add_remark(row, fmt::format("clock lowered: {}", state.throttle_reasons));
+  if (row.experiment.share_gpu) add_remark(row, "ranks may share a GPU: its times mean nothing");
+  if (row.experiment.cuda_graph) add_remark(row, "timed as a CUDA graph");
+}
+
+}  // namespace
 
 void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& totals) {
   set_step_times(row, m.step_ms);
@@ -64,6 +104,7 @@ void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& tot
     if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = m.payload_bytes[a];
   set_rates(row, totals);
   set_verdict(row, m);
+  set_state(row, m.state);
 }
 
 }  // namespace shardbench

@@ -48,7 +48,7 @@ void print_result(ReportRow const& r) {
              r.ranks_per_core ? fmt::format(" ({:g} ranks a core)", *r.ranks_per_core) : "", r.versions);
   print_times(r);
   print_axes(r);
-  fmt::print("memory    {} a rank at most (parameters {}, gradients {}, optimizer {}, activations {}); arena {}\n",
+  fmt::print("memory    {} a rank at most (parameters {}, gradients {}, optimizer {}, activations {}); taken {}\n",
              bytes_text(*r.memory_peak_bytes), bytes_text(*r.parameter_bytes), bytes_text(*r.gradient_bytes),
              bytes_text(*r.optimizer_bytes), bytes_text(*r.activation_bytes), bytes_text(*r.memory_measured_bytes));
   if (r.max_rel_error)
@@ -99,7 +99,7 @@ int run_here(Arguments const& arguments, Experiment const& e) {
 
 int run_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
-  check_device(e.device);
+  check_device(e);
   bool const launched = MpiProcess::launched();
   if (!launched || speaks_for_job()) {
     check_outputs(arguments.option("out"));

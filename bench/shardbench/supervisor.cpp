@@ -44,21 +44,32 @@ class PointFile {
   std::string path_;
 };
 
+/// Points of one kind can run in one job: NCCL reads its options once.
+struct JobKind {
+  std::int64_t ranks = 0;
+  std::string nccl;
+  bool operator==(JobKind const&) const = default;
+};
+
+JobKind kind_of(Experiment const& e) {
+  return {e.ranks, fmt::format("{} {} {} {}", e.nccl_algo, e.nccl_proto, e.nccl_channels, e.share_gpu)};
+}
+
 }  // namespace
 
 Supervisor::Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions options, Begin begin, End end)
     : points_(points), options_(std::move(options)), begin_(std::move(begin)), end_(std::move(end)) {}
 
 bool Supervisor::run(std::vector<std::size_t> const& indices) {
-  std::vector<std::int64_t> rank_counts;
+  std::vector<JobKind> kinds;
   for (std::size_t const i : indices)
-    if (std::ranges::find(rank_counts, points_[i].experiment.ranks) == rank_counts.end())
-      rank_counts.push_back(points_[i].experiment.ranks);
-  for (std::int64_t const ranks : rank_counts) {
+    if (JobKind const kind = kind_of(points_[i].experiment); std::ranges::find(kinds, kind) == kinds.end())
+      kinds.push_back(kind);
+  for (JobKind const& kind : kinds) {
     std::vector<std::size_t> group;
     std::ranges::copy_if(indices, std::back_inserter(group),
-                         [&](std::size_t i) { return points_[i].experiment.ranks == ranks; });
-    if (!run_group(ranks, std::move(group))) return false;
+                         [&](std::size_t i) { return kind_of(points_[i].experiment) == kind; });
+    if (!run_group(kind.ranks, std::move(group))) return false;
   }
   return true;
 }

@@ -15,7 +15,7 @@ struct SupervisorOptions {
   std::vector<std::string> mpirun_arguments;
 };
 
-/// Runs points in worker jobs, one job for all points of a rank count while all goes well; the configuration that
+/// Runs points in worker jobs, one job for all points of a rank count (and of one choice for NCCL) while all goes well; the configuration that
 /// crashes or overstays becomes a row, and a new job goes on behind it.
 class Supervisor {
  public:

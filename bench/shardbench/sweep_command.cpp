@@ -43,7 +43,7 @@ class Sweep {
     if (arguments.has("timeout"))
       timeout_seconds_ = parse_number("timeout", arguments.option("timeout"), 0.001, number_limit);
     for (SweepPoint const& point : points_)
-      if (point.skipped.empty()) check_device(point.experiment.device);
+      if (point.skipped.empty()) check_device(point.experiment);
     outcomes_.resize(points_.size());
     rows_.resize(points_.size());
     if (arguments.has("resume")) leave_out_done();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,9 @@ class Communicator {
   virtual void broadcast(BufferView data, int root, Stream& stream) = 0;
   virtual void send(BufferView data, int peer, int tag, Stream& stream) = 0;
   virtual void receive(BufferView data, int peer, int tag, Stream& stream) = 0;
+  /// Calls of this communicator are in work just enqueued on `stream` by other means (a graph): a back end that looks
+  /// for hangs notes it by this name, a literal.
+  virtual void watch(Stream&, char const*) {}
   /// Blocks the calling thread until all ranks are here.
   virtual void barrier() = 0;
   /// What this communicator moved since its start.
@@ -90,6 +94,8 @@ class MpiProcess {
   static bool launched();
   /// "Open MPI v4.1.4 ..." for the versions column.
   static std::string_view library_version();
+  /// Whether MPI takes device memory; nothing where it does not say.
+  static std::optional<bool> cuda_aware();
   /// Ends every rank of the job at once with this exit code.
   [[noreturn]] static void abort(int exit_code);
 };

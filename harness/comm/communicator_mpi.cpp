@@ -58,6 +58,7 @@ MPI_Datatype to_mpi(Dtype dtype) {
       return bf16_reduction().type;
     case Dtype::u8:
     case Dtype::fp8:
+    case Dtype::fp8_e5m2:
       return MPI_BYTE;
     case Dtype::size_:
       break;
@@ -66,7 +67,7 @@ MPI_Datatype to_mpi(Dtype dtype) {
 }
 
 MPI_Op to_mpi(ReduceOp op, Dtype dtype) {
-  VALIDATE(dtype != Dtype::u8 && dtype != Dtype::fp8,
+  VALIDATE(dtype != Dtype::u8 && !is_fp8(dtype),
            fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(dtype)));
   if (dtype == Dtype::bf16) return op == ReduceOp::sum ? bf16_reduction().sum : bf16_reduction().max;
   return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;

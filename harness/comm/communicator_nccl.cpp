@@ -23,6 +23,7 @@ ncclDataType_t to_nccl(Dtype dtype) {
       return ncclInt32;
     case Dtype::u8:
     case Dtype::fp8:
+    case Dtype::fp8_e5m2:
       return ncclUint8;
     case Dtype::size_:
       break;
@@ -31,7 +32,7 @@ ncclDataType_t to_nccl(Dtype dtype) {
 }
 
 ncclRedOp_t to_nccl(ReduceOp op, Dtype dtype) {
-  VALIDATE(dtype != Dtype::u8 && dtype != Dtype::fp8,
+  VALIDATE(dtype != Dtype::u8 && !is_fp8(dtype),
            "cannot reduce " + std::string(to_string(dtype)) + " (fp32, bf16, fp64 and int32 are reduced)");
   return op == ReduceOp::sum ? ncclSum : ncclMax;
 }
@@ -133,6 +134,11 @@ class NcclCommunicator final : public Communicator {
     enqueue("ncclRecv", data.count, stream, [&](cudaStream_t queue) {
       return ncclRecv(data.data, data.count, to_nccl(data.dtype), peer, comm_, queue);
     });
+  }
+
+  void watch(Stream& stream, char const* name) override {
+    watchdog_->check();
+    watchdog_->issued(static_cast<cudaStream_t>(stream.native()), name);
   }
 
   void barrier() override {

@@ -73,12 +73,4 @@ int local_size(Environment const& environment) {
   return first_number(environment, {"LOCAL_WORLD_SIZE"}).value_or(1);
 }
 
-int device_of_local_rank(int rank, int size, int devices, bool share) {
-  if (devices < 1) throw InputError("no device on this machine: at least one is needed");
-  if (size > devices && !share)
-    throw InputError(fmt::format("{} ranks on this machine but {} device{}: at most one rank per device is allowed",
-                                 size, devices, devices == 1 ? "" : "s"));
-  return rank % devices;
-}
-
 }  // namespace shardbench

@@ -21,8 +21,4 @@ int local_rank(Environment const& environment = process_environment);
 /// LOCAL_WORLD_SIZE, else 1. Throws InputError when the variable cannot be read.
 int local_size(Environment const& environment = process_environment);
 
-/// The device of a local rank, one each; with `share` ranks take turns on fewer devices. Throws InputError with both
-/// numbers when there are more ranks than devices.
-int device_of_local_rank(int local_rank, int local_size, int devices, bool share);
-
 }  // namespace shardbench

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -48,6 +49,12 @@ std::string_view MpiProcess::library_version() {
     return std::string(whole.substr(0, whole.find_first_of(",\n\r")));
   }();
   return version;
+}
+
+std::optional<bool> MpiProcess::cuda_aware() {
+  // An extension of some MPIs, which has to be asked for by name.
+  auto const query = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return query ? std::optional(query() == 1) : std::nullopt;
 }
 
 void MpiProcess::abort(int exit_code) {

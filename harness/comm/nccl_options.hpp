@@ -10,16 +10,13 @@ using EnvironmentSettings = std::vector<std::pair<std::string, std::string>>;
 
 /// How NCCL is told to communicate; what is empty or 0 is left to NCCL.
 struct NcclOptions {
-  std::string algo;   ///< one of nccl_algorithms()
-  std::string proto;  ///< one of nccl_protocols()
-  int channels = 0;   ///< exactly that many, 1 to 64
+  std::string algo;   ///< as NCCL_ALGO takes it
+  std::string proto;  ///< as NCCL_PROTO takes it
+  int channels = 0;   ///< exactly that many
+  bool operator==(NcclOptions const&) const = default;
 };
 
-/// Names that NCCL_ALGO and NCCL_PROTO take.
-std::vector<std::string> const& nccl_algorithms();
-std::vector<std::string> const& nccl_protocols();
-
-/// The variables that ask NCCL for these options. Throws InputError naming the flag, the value and what is allowed.
+/// The variables that ask NCCL for these options.
 EnvironmentSettings nccl_environment(NcclOptions const& options);
 
 /// Variables with which ranks may share a GPU, for functional runs only: NCCL refuses two ranks of one host and device,

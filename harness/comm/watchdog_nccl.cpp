@@ -71,6 +71,10 @@ cudaEvent_t NcclWatchdog::make_event() {
 }
 
 void NcclWatchdog::issued(cudaStream_t stream, char const* call) {
+  // An event recorded in a capture cannot be asked for; what watches the graph is watch() at its launch.
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  CUDA_CHECK(cudaStreamIsCapturing(stream, &capturing));
+  if (capturing != cudaStreamCaptureStatusNone) return;
   std::lock_guard const lock(mutex_);
   Watch& watch = watches_[stream];
   if (!watch.watched) {

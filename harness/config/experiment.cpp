@@ -170,6 +170,14 @@ std::string_view to_string(DeviceKind device) {
   return names.at(static_cast<std::size_t>(device));
 }
 
+std::string gpu_only_flag(Experiment const& e) {
+  Experiment const defaults;
+  for (char const* const flag : {"attention", "nccl-algo", "nccl-proto", "nccl-channels", "share-gpu", "cuda-graph"})
+    if (std::string const text = field_text(e, flag); text != field_text(defaults, flag))
+      return fmt::format("--{} {}", flag, text);
+  return {};
+}
+
 std::vector<std::string> illegal_reasons(Experiment const& e) {
   Reasons reasons = illegal_reasons(e.model, e.parallel);
   // The rules below divide by the degrees.
@@ -182,6 +190,8 @@ std::vector<std::string> illegal_reasons(Experiment const& e) {
   check_phase(e, reasons);
   check_routing(e, reasons);
   check_fp8(e, reasons);
+  if (e.ranks == 1 && (e.nccl_algo != "auto" || e.nccl_proto != "auto" || e.nccl_channels != 0))
+    reasons.push_back(fmt::format("{}: one rank has nobody to talk to; legal: auto, and 0 channels", gpu_only_flag(e)));
   return reasons;
 }
 
@@ -190,6 +200,8 @@ void resolve(Experiment& e) {
     throw InputError(
         fmt::format("sizes: micro-batch {}, global-batch {}, seq {}, layers {}, ranks {}: none may be negative",
                     e.micro_batch, e.global_batch, e.seq, e.layers, e.ranks));
+  if (std::string const flag = gpu_only_flag(e); e.device == DeviceKind::cpu && !flag.empty())
+    throw InputError(fmt::format("{}: --device cpu has no GPU and no NCCL to tell (allowed: --device cuda)", flag));
   if (e.model.hidden == 0 && !e.model.yolo) e.model = load_model(e.model_name);
   cut_layers(e);
   fill_seq(e);

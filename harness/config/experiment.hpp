@@ -35,6 +35,11 @@ struct Experiment {
   PhaseKind phase = PhaseKind::train;
   std::int64_t context = 0;  ///< decode: tokens in the KV cache before the step; 0: seq - 1
   DeviceKind device = DeviceKind::automatic;
+  std::string attention = "auto";                       ///< which GPU kernel; auto: query-blocks
+  std::string nccl_algo = "auto", nccl_proto = "auto";  ///< what NCCL is told to use; auto: its own choice
+  std::int64_t nccl_channels = 0;                       ///< exactly so many, 0: NCCL's own choice
+  bool share_gpu = false;                               ///< ranks may share a GPU: functional runs only
+  bool cuda_graph = false;                              ///< timed steps start as one CUDA graph
   std::int64_t ranks = 0;  ///< 0: as many as the cut needs
   double bucket_mb = 25;   ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
   RoutingKind routing = RoutingKind::prescribed;
@@ -67,6 +72,9 @@ std::string field_text(Experiment const& experiment, std::string_view flag);
 
 /// The name in `names` closest to `text`, empty when none is near: for "did you mean".
 std::string nearest_name(std::string_view text, std::vector<std::string> const& names);
+
+/// The first flag given, with its value, that only a GPU back end can honour; empty when there is none.
+std::string gpu_only_flag(Experiment const& experiment);
 
 /// Every rule that the experiment breaks: illegal_reasons(model, parallel) and those that need batch, seq, schedule or
 /// phase.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "harness/config/experiment.hpp"
@@ -123,12 +125,41 @@ void add_cut_fields(std::vector<Field>& t) {
       path("strategy", "path of a strategy YAML", "weight placements of your own", SB_FIELD(parallel.strategy)));
 }
 
+/// One of the given words, or "auto".
+template <class Access>
+Field word(std::string flag, std::string help, std::vector<std::string> words, Access access) {
+  words.insert(words.begin(), "auto");
+  std::string const allowed = fmt::format("{}", fmt::join(words, "|"));
+  auto set = [=](Experiment& e, std::string_view text) {
+    if (std::ranges::find(words, text) == words.end())
+      throw InputError(fmt::format("--{}: {} is not one of {}", flag, in_quotes(text), allowed));
+    access(e) = text;
+  };
+  return {flag, allowed, std::move(help), false, set, [=](Experiment const& e) { return access(e); }};
+}
+
+/// What only a GPU back end honours; gpu_only_flag() has the same list.
+void add_gpu_fields(std::vector<Field>& t) {
+  constexpr std::int64_t most_channels = 64;  // NCCL's MAXCHANNELS
+  t.push_back(word("attention", "attention on a GPU; auto is query-blocks", {"query-blocks", "cudnn"},
+                   SB_FIELD(attention)));
+  t.push_back(word("nccl-algo", "NCCL's algorithm (NCCL_ALGO)",
+                   {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree"}, SB_FIELD(nccl_algo)));
+  t.push_back(word("nccl-proto", "NCCL's protocol (NCCL_PROTO)", {"LL", "LL128", "Simple"}, SB_FIELD(nccl_proto)));
+  t.push_back(integer("nccl-channels", "NCCL's channels, exactly so many; 0 is its own choice", 0, most_channels,
+                      SB_FIELD(nccl_channels)));
+  t.push_back(toggle("share-gpu", "ranks may share a GPU: for the right numbers only, its times mean nothing",
+                     SB_FIELD(share_gpu)));
+  t.push_back(toggle("cuda-graph", "start each timed step as one CUDA graph", SB_FIELD(cuda_graph)));
+}
+
 void add_run_fields(std::vector<Field>& t) {
   t.push_back(choice("scope", "blocks only, or embeddings, head and loss too", all_of<Scope>(), SB_FIELD(scope)));
   t.push_back(choice("phase", "training step, prompt pass or token generation", all_of<PhaseKind>(), SB_FIELD(phase)));
   t.push_back(integer("context", "decode: tokens in the KV cache before the step; seq - 1 when not given", 1, batch_limit,
                       SB_FIELD(context)));
   t.push_back(choice("device", "where kernels run", all_of<DeviceKind>(), SB_FIELD(device)));
+  add_gpu_fields(t);
   t.push_back(integer("ranks", "processes; as many as the cut needs when not given", 1, batch_limit, SB_FIELD(ranks)));
   t.push_back(number("bucket-mb", "gradient bucket of data parallelism, MB", 0.001, number_limit, SB_FIELD(bucket_mb)));
   t.push_back(

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -40,10 +41,13 @@ std::string explain(std::string text) {
 
 }  // namespace
 
-/// The opened library and its three functions.
+/// The opened library and its functions.
 struct DeviceHandle::Plugin {
   void* library = nullptr;
   MakeDeviceFunction make_device = nullptr;
+  VisibleGpusFunction visible_gpus = nullptr;
+  NvlinksFunction nvlinks = nullptr;
+  ChooseAttentionFunction choose_attention = nullptr;
   MakeNcclCommunicatorFunction make_communicator = nullptr;
   CudaVersionsFunction versions = nullptr;
 
@@ -55,11 +59,23 @@ struct DeviceHandle::Plugin {
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) return fmt::format("the CUDA back end cannot be opened: {}", dlerror());
     make_device = reinterpret_cast<MakeDeviceFunction>(dlsym(library, "shardbench_make_device"));
+    visible_gpus = reinterpret_cast<VisibleGpusFunction>(dlsym(library, "shardbench_visible_gpus"));
+    choose_attention =
+        reinterpret_cast<ChooseAttentionFunction>(dlsym(library, "shardbench_choose_attention"));
+    nvlinks = reinterpret_cast<NvlinksFunction>(dlsym(library, "shardbench_nvlinks"));
     make_communicator =
         reinterpret_cast<MakeNcclCommunicatorFunction>(dlsym(library, "shardbench_make_nccl_communicator"));
     versions = reinterpret_cast<CudaVersionsFunction>(dlsym(library, "shardbench_cuda_versions"));
-    if (!make_device || !make_communicator || !versions) return fmt::format("{} is of another version", path.string());
+    if (!make_device || !visible_gpus || !nvlinks || !choose_attention || !make_communicator || !versions)
+      return fmt::format("{} is of another version", path.string());
     return {};
+  }
+
+  static std::shared_ptr<Plugin> opened(DeviceKind kind) {
+    auto plugin = std::make_shared<Plugin>();
+    std::string const problem = plugin->open(kind);
+    if (!problem.empty()) throw InputError(fmt::format("--device {}: {}", to_string(kind), problem));
+    return plugin;
   }
 };
 
@@ -75,9 +91,7 @@ DeviceHandle DeviceHandle::open(DeviceKind kind, int ordinal) {
     handle.device_ = make_host_device();
     return handle;
   }
-  handle.plugin_ = std::make_shared<Plugin>();
-  std::string const problem = handle.plugin_->open(kind);
-  if (!problem.empty()) throw InputError(fmt::format("--device {}: {}", to_string(kind), problem));
+  handle.plugin_ = Plugin::opened(kind);
   std::array<char, 512> error{};
   handle.device_.reset(handle.plugin_->make_device(ordinal, error.data(), error.size()));
   if (!handle.device_) throw InputError(fmt::format("--device {}: {}", to_string(kind), explain(error.data())));
@@ -96,6 +110,30 @@ std::unique_ptr<Communicator> DeviceHandle::connect(Communicator& host_world, do
 }
 
 std::string DeviceHandle::versions() const { return plugin_ ? plugin_->versions() : std::string{}; }
+
+void DeviceHandle::choose_attention(std::string const& kernel) const {
+  VALIDATE(plugin_, "the CPU has one attention kernel");
+  std::array<char, 512> error{};
+  if (!plugin_->choose_attention(device_.get(), kernel.c_str(), error.data(), error.size()))
+    throw IllegalConfig(std::string(error.data()));
+}
+
+int DeviceHandle::nvlinks() const { return plugin_ ? plugin_->nvlinks(device_.get()) : -1; }
+
+std::vector<std::string> visible_gpus(DeviceKind kind) {
+  constexpr std::size_t most_text = 8192;
+  std::string text(most_text, '\0');
+  bool const told = DeviceHandle::Plugin::opened(kind)->visible_gpus(text.data(), text.size());
+  text.resize(text.find('\0'));
+  if (!told) throw InputError(fmt::format("--device {}: {}", to_string(kind), explain(text)));
+  std::vector<std::string> names;
+  for (std::size_t start = 0; start < text.size();) {
+    std::size_t const end = std::min(text.find(',', start), text.size());
+    names.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return names;
+}
 
 std::string device_problem(DeviceKind kind) {
   if (kind == DeviceKind::cpu || kind == DeviceKind::automatic) return {};

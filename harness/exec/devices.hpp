@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "harness/comm/communicator.hpp"
 #include "harness/config/experiment.hpp"
@@ -24,13 +25,22 @@ class DeviceHandle {
   std::unique_ptr<Communicator> connect(Communicator& host_world, double timeout_seconds) const;
   /// Versions of the back end's libraries, for the versions column; empty for the CPU.
   std::string versions() const;
+  /// "query-blocks" or "cudnn". Throws IllegalConfig saying why that one cannot be had; the CPU has its own only.
+  void choose_attention(std::string const& kernel) const;
+  /// Active NVLinks of the GPU; -1 where nobody can tell.
+  int nvlinks() const;
 
  private:
   DeviceHandle() = default;
+  friend std::vector<std::string> visible_gpus(DeviceKind kind);
   struct Plugin;
   std::shared_ptr<Plugin> plugin_;
   std::unique_ptr<Device> device_;
 };
+
+/// Names of the GPUs that this process sees, no two alike on any machine, by number. Throws InputError saying what is
+/// missing; the CPU has none.
+std::vector<std::string> visible_gpus(DeviceKind kind);
 
 /// Why a back end cannot be used here, in one line; empty when it can (for `doctor` and --device).
 std::string device_problem(DeviceKind kind);

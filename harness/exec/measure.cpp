@@ -46,12 +46,24 @@ class Stepper {
     runner_.run_optimizer(++step_);
     runner_.synchronize();
   }
+  /// Timed steps are launches of one captured step from here on.
+  void capture() {
+    warm_up();  // what is made at first use cannot be made in a capture
+    runner_.capture_graph(++step_);
+    captured_ = true;
+    runner_.launch_graph();
+    runner_.synchronize();
+  }
   /// Milliseconds on this rank from the common start to the end of its work.
   double timed() {
     world_.barrier();
     double const start = now_ms();
-    runner_.run_gradients();
-    runner_.run_optimizer(++step_);
+    if (captured_) {
+      runner_.launch_graph();
+    } else {
+      runner_.run_gradients();
+      runner_.run_optimizer(++step_);
+    }
     runner_.synchronize();
     return now_ms() - start;
   }
@@ -78,6 +90,7 @@ class Stepper {
   Runner& runner_;
   Communicator& world_;
   std::int64_t step_ = 0;
+  bool captured_ = false;
 };
 
 std::size_t spans_per_step(Runner const& runner) {
@@ -163,6 +176,7 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   runner.initialize(e.seed);
   Stepper stepper(runner, world);
   for (std::int64_t i = 0; i < e.warmup; ++i) stepper.warm_up();
+  if (e.cuda_graph) stepper.capture();
   auto const before = runner.traffic();
   std::vector<double> steps;
   SampleStop const stop{
@@ -171,6 +185,7 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   do steps.push_back(agree.maximum(stepper.timed()));
   while (!stop.enough(steps));
   out.step_ms = summarize(steps);
+  out.state = device.state();
   auto const after = runner.traffic();
   for (std::size_t a = 0; a < axis_count; ++a)
     out.payload_bytes[a] = agree.mean(static_cast<double>(after[a].payload_bytes - before[a].payload_bytes) /

@@ -24,6 +24,7 @@ struct Measurement {
   double loss = 0;                                 ///< sum over ranks' parts, 0 without a head
   std::array<double, axis_count> payload_bytes{};  ///< this rank's communicators, one step, mean over ranks
   double memory_bytes = 0;                         ///< arena of the largest rank
+  DeviceState state;                               ///< this rank's device, right after the timed steps
   std::vector<LabelTime> labels;                   ///< this rank
   std::vector<Span> spans;                         ///< this rank, last instrumented step, times from its start
   std::optional<ParityReport> parity;

@@ -48,6 +48,12 @@ class Runner {
   void run_gradients();
   /// The optimizer's `step`-th update, from 1.
   void run_optimizer(std::int64_t step);
+  /// Why a step cannot be captured as one graph here; empty when it can.
+  std::string graph_problem() const;
+  /// Captures a whole step, the optimizer's with the number `step`; from then on launch_graph() runs it, and the other
+  /// run_*() may be used again after a synchronize(). Run a step before: what is made at first use must be there.
+  void capture_graph(std::int64_t step);
+  void launch_graph();
   /// Waits for all streams; rethrows what failed there.
   void synchronize();
   /// Spans and NVTX ranges go to `timeline` until it is taken away (nullptr): timed iterations have none.
@@ -87,6 +93,7 @@ class Runner {
   void fetch_counts(Op const& op, Run const& run, Operands const& operands, Stream& stream);
   std::optional<RoutedCounts> counts_of(Op const& op, Run const& run) const;
   StreamQueue& queue(StreamId stream);
+  void forget_order();
   void fill_parameters(std::uint64_t seed);
   void fill_inputs(std::uint64_t seed);
   void fill_borders(std::uint64_t seed);
@@ -109,6 +116,7 @@ class Runner {
   std::map<std::pair<std::int32_t, std::int64_t>, std::unique_ptr<Communicator>> edges_;
   std::vector<std::uint64_t> calls_;  ///< by group: collectives made, for verification
   Timeline* timeline_ = nullptr;
+  std::unique_ptr<Graph> graph_;
 };
 
 }  // namespace shardbench

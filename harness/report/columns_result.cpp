@@ -94,7 +94,7 @@ constexpr Column<Row> columns[] = {
      [](Row const& r) { return text(r.activation_bytes); }},
     {"memory", "memory_peak_bytes", "bytes", number, "Peak of everything, by liveness over the program.",
      [](Row const& r) { return text(r.memory_peak_bytes); }},
-    {"memory", "memory_measured_bytes", "bytes", number, "Peak that was seen when it ran.",
+    {"memory", "memory_measured_bytes", "bytes", number, "What it took where it ran: the arena of the largest rank; on a GPU also workspaces and NCCL's buffers.",
      [](Row const& r) { return text(r.memory_measured_bytes); }},
     {"traffic", "payload_bytes_tp", "bytes", number,
      "Bytes handed to the tensor-parallel communicator by a rank in a step.",

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/core/dtype.hpp"
+#include "kernels/core/error.hpp"
 
 namespace shardbench {
 
@@ -37,6 +38,14 @@ class Stream {
   virtual void synchronize() = 0;
   /// cudaStream_t on a GPU, nullptr on the host.
   virtual void* native() = 0;
+};
+
+/// Work of several streams that was captured once and starts as a whole.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  /// Enqueues all of it on `stream`.
+  virtual void launch(Stream& stream) = 0;
 };
 
 /// `compute` streams run kernels in the caller's order; `comm` streams progress on their own.
@@ -77,6 +86,11 @@ class Device {
   virtual void fill_bytes(void* device, int value, std::size_t bytes, Stream& stream) = 0;
   /// Waits for everything submitted to any stream of the device.
   virtual void synchronize() = 0;
+  /// Why work cannot be captured as a graph here, in words; empty when it can.
+  virtual std::string graph_problem() const { return "a CPU has no graphs of work"; }
+  /// Captures what the function puts on the stream and on streams that it makes wait for that one, which must wait for
+  /// them in turn; nothing runs. Throws Error where graph_problem() says so, or when the work cannot be captured.
+  virtual std::unique_ptr<Graph> capture(Stream&, std::function<void()> const&) { throw Error(graph_problem()); }
   /// Clock, power and throttling; all empty where the back end cannot tell.
   virtual DeviceState state() { return {}; }
   /// A profiler that was told to wait (nsys --capture-range=cudaProfilerApi) records from start to stop.

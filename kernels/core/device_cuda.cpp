@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/attention/attention_cudnn_cuda.hpp"
 #include "kernels/core/cuda/nvml.hpp"
 #include "kernels/core/cuda/stream.hpp"
 #include "kernels/kernel_set_cuda.hpp"
@@ -44,7 +45,17 @@ DeviceInfo CudaDevice::info() const {
           static_cast<double>(share_of(total, largest_workspace) + share_of(total, largest_scratch))};
 }
 
-KernelSet const& CudaDevice::kernels() const { return cuda_kernels(); }
+KernelSet const& CudaDevice::kernels() const {
+  return fused_attention_ ? cuda_kernels_with_cudnn() : cuda_kernels();
+}
+
+void CudaDevice::choose_attention(std::string const& kernel) {
+  bool const fused = kernel == "cudnn";
+  VALIDATE(fused || kernel == "query-blocks", "no such attention: " + kernel);
+  if (std::string const problem = fused ? cuda::cudnn_problem() : ""; !problem.empty())
+    throw IllegalConfig("attention: cudnn: " + problem);
+  fused_attention_ = fused;
+}
 
 std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
   CUDA_CHECK(cudaSetDevice(ordinal_));
@@ -94,11 +105,13 @@ void CudaDevice::fill_bytes(void* device, int value, std::size_t bytes, Stream& 
   CUDA_CHECK(cudaMemsetAsync(device, value, bytes, cuda_stream(stream).get()));
 }
 
-DeviceState CudaDevice::state() {
+std::string CudaDevice::bus_id() const {
   std::array<char, 32> bus{};
   CUDA_CHECK(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal_));
-  return nvml_state(bus.data());
+  return bus.data();
 }
+
+DeviceState CudaDevice::state() { return nvml_state(bus_id().c_str()); }
 
 void CudaDevice::profile_start() { CUDA_CHECK(cudaProfilerStart()); }
 void CudaDevice::profile_stop() { CUDA_CHECK(cudaProfilerStop()); }

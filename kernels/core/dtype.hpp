@@ -12,26 +12,28 @@
 
 namespace shardbench {
 
-/// Element types of tensors. `fp8` is e4m3 and exists on devices only.
-enum class Dtype : std::uint8_t { f32, bf16, f64, i32, u8, fp8, size_ };
+/// Element types of tensors. `fp8` is e4m3, `fp8_e5m2` the format of gradients; both are inputs of products only.
+enum class Dtype : std::uint8_t { f32, bf16, f64, i32, u8, fp8, fp8_e5m2, size_ };
 
 /// Bytes of one element.
 constexpr std::size_t bytes_of(Dtype t) {
-  constexpr std::size_t bytes[] = {4, 2, 8, 4, 1, 1};
+  constexpr std::size_t bytes[] = {4, 2, 8, 4, 1, 1, 1};
   static_assert(sizeof bytes / sizeof *bytes == static_cast<std::size_t>(Dtype::size_));
   return bytes[static_cast<std::size_t>(t)];
 }
 
 /// The name used on the command line and in reports ("fp32", "bf16", ...).
 constexpr std::string_view to_string(Dtype t) {
-  constexpr std::string_view names[] = {"fp32", "bf16", "fp64", "int32", "uint8", "fp8"};
+  constexpr std::string_view names[] = {"fp32", "bf16", "fp64", "int32", "uint8", "fp8", "fp8-e5m2"};
   static_assert(sizeof names / sizeof *names == static_cast<std::size_t>(Dtype::size_));
   return names[static_cast<std::size_t>(t)];
 }
 
+constexpr bool is_fp8(Dtype t) { return t == Dtype::fp8 || t == Dtype::fp8_e5m2; }
+
 /// Unit round-off of a dtype: half the distance between 1 and the next number.
 constexpr double unit_roundoff(Dtype t) {
-  return t == Dtype::f64 ? 0x1p-53 : t == Dtype::bf16 ? 0x1p-8 : t == Dtype::fp8 ? 0x1p-4 : 0x1p-24;
+  return t == Dtype::f64 ? 0x1p-53 : t == Dtype::bf16 ? 0x1p-8 : t == Dtype::fp8 ? 0x1p-4 : t == Dtype::fp8_e5m2 ? 0x1p-3 : 0x1p-24;
 }
 
 /// bfloat16 storage; arithmetic is done in float.

@@ -11,6 +11,7 @@ namespace {
 
 using NvmlDevice = struct nvmlDevice_st*;
 constexpr int success = 0;
+constexpr unsigned most_links = 18;      // NVML_NVLINK_MAX_LINKS; asking for one too many is answered by an error
 constexpr int multiprocessor_clock = 1;  // NVML_CLOCK_SM
 
 /// Bits of nvmlClocksEventReasons that mean a clock lower than asked for; idling and a user's own settings do not.
@@ -48,6 +49,16 @@ class Nvml {
     }
     return state;
   }
+  int links(char const* pci_bus_id) const {
+    NvmlDevice device = nullptr;
+    if (!started_ || !link_ || !find_device_ || find_device_(pci_bus_id, &device) != success) return -1;
+    int count = 0;
+    for (unsigned link = 0; link < most_links; ++link) {
+      int active = 0;
+      count += link_(device, link, &active) == success && active == 1 ? 1 : 0;
+    }
+    return count;
+  }
 
  private:
   Nvml() {
@@ -58,6 +69,7 @@ class Nvml {
     find(find_device_, "nvmlDeviceGetHandleByPciBusId_v2");
     find(clock_, "nvmlDeviceGetClockInfo");
     find(power_, "nvmlDeviceGetPowerUsage");
+    find(link_, "nvmlDeviceGetNvLinkState");
     find(reasons_, "nvmlDeviceGetCurrentClocksEventReasons");
     if (!reasons_) find(reasons_, "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
     started_ = start && start() == success;
@@ -72,6 +84,7 @@ class Nvml {
   int (*find_device_)(char const*, NvmlDevice*) = nullptr;
   int (*clock_)(NvmlDevice, int, unsigned*) = nullptr;
   int (*power_)(NvmlDevice, unsigned*) = nullptr;
+  int (*link_)(NvmlDevice, unsigned, int*) = nullptr;
   int (*reasons_)(NvmlDevice, unsigned long long*) = nullptr;
 };
 
@@ -84,5 +97,7 @@ DeviceState nvml_state(char const* pci_bus_id) noexcept {
     return {};
   }
 }
+
+int nvml_links(char const* pci_bus_id) noexcept { return Nvml::instance().links(pci_bus_id); }
 
 }  // namespace shardbench

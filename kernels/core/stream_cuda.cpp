@@ -80,6 +80,7 @@ CudaStream::CudaStream(std::shared_ptr<CudaContext> context, StreamKind kind, st
 CudaStream::~CudaStream() {
   static_cast<void>(cudaStreamSynchronize(stream_));
   library_state.reset();
+  attention_state.reset();
   static_cast<void>(cudaStreamDestroy(stream_));
   static_cast<void>(cudaFree(workspace_.data));
 }

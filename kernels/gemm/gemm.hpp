@@ -6,17 +6,23 @@
 namespace shardbench {
 
 /// C[m,n] = op(A) op(B) + beta * C (+ bias[n] on every row), row-major, products accumulated in fp32.
+/// fp8 inputs (GPUs from compute capability 8.9 on) come with a scale for each whole matrix: value = element * scale;
+/// they need A as [m,k], B as [n,k], all sizes multiples of 16, a bf16 or fp32 output, and not e5m2 twice.
 struct GemmArgs {
   void const* a = nullptr;     ///< [m,k], or [k,m] when transpose_a
   void const* b = nullptr;     ///< [k,n], or [n,k] when transpose_b
   void* c = nullptr;           ///< [m,n]
-  void const* bias = nullptr;  ///< [n] of input_dtype, or nullptr
+  void const* bias = nullptr;  ///< [n] of input_dtype (of output_dtype for fp8), or nullptr
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between rows as stored
   bool transpose_a = false, transpose_b = false;
   float beta = 0;  ///< 0 overwrites (C may hold NaN), 1 adds
-  Dtype input_dtype = Dtype::f32;
+  Dtype input_dtype = Dtype::f32;  ///< of A, and of B unless b_dtype says otherwise
   Dtype output_dtype = Dtype::f32;
+  Dtype b_dtype = Dtype::size_;    ///< fp8 only: the other format for B; size_: as A
+  float const* scale_a = nullptr;  ///< on the device, fp8 only; nullptr: 1
+  float const* scale_b = nullptr;
+  Dtype dtype_of_b() const { return b_dtype == Dtype::size_ ? input_dtype : b_dtype; }
 };
 
 /// One product per group over rows that lie group after group: rows [offsets[g], offsets[g+1]) of A and C use B[g].

@@ -19,12 +19,17 @@ void gemm(GemmArgs const& args) {
     return read_element(args.a, args.input_dtype, args.transpose_a ? p * args.lda + i : i * args.lda + p);
   };
   auto const b = [&](std::int64_t p, std::int64_t j) {
-    return read_element(args.b, args.input_dtype, args.transpose_b ? j * args.ldb + p : p * args.ldb + j);
+    return read_element(args.b, args.dtype_of_b(), args.transpose_b ? j * args.ldb + p : p * args.ldb + j);
   };
+  double const scale = (args.scale_a ? static_cast<double>(*args.scale_a) : 1.0) *
+                       (args.scale_b ? static_cast<double>(*args.scale_b) : 1.0);
+  Dtype const bias_dtype = is_fp8(args.input_dtype) ? args.output_dtype : args.input_dtype;
   for (std::int64_t i = 0; i < args.m; ++i) {
     for (std::int64_t j = 0; j < args.n; ++j) {
-      double sum = args.bias != nullptr ? read_element(args.bias, args.input_dtype, j) : 0.0;
+      double sum = 0;
       for (std::int64_t p = 0; p < args.k; ++p) sum += a(i, p) * b(p, j);
+      sum *= scale;
+      if (args.bias != nullptr) sum += read_element(args.bias, bias_dtype, j);
       std::int64_t const at = i * args.ldc + j;
       if (args.beta != 0) sum += static_cast<double>(args.beta) * read_element(args.c, args.output_dtype, at);
       write_element(args.c, args.output_dtype, at, sum);

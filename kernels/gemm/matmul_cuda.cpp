@@ -32,7 +32,7 @@ using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
 /// Everything that the choice of algorithm depends on.
-using PlanKey = std::array<std::int64_t, 18>;
+using PlanKey = std::array<std::int64_t, 20>;
 
 struct Plan {
   Description description;
@@ -49,6 +49,8 @@ cudaDataType_t to_cuda(Dtype dtype) {
       return CUDA_R_16BF;
     case Dtype::fp8:
       return CUDA_R_8F_E4M3;
+    case Dtype::fp8_e5m2:
+      return CUDA_R_8F_E5M2;
     default:
       throw Error("cuBLASLt products take fp32, bf16 or fp8, not " + std::string(to_string(dtype)));
   }
@@ -78,6 +80,8 @@ PlanKey key_of(MatmulProblem const& p) {
           code(p.b),
           code(p.c),
           p.bias != nullptr,
+          p.scale_a != nullptr,
+          p.scale_b != nullptr,
           alignment_of(p.a.data),
           alignment_of(p.b.data),
           alignment_of(p.c.data),
@@ -118,7 +122,8 @@ Description make_description(MatmulProblem const& p) {
 
 std::string describe(MatmulProblem const& p) {
   return std::to_string(p.m) + "x" + std::to_string(p.n) + "x" + std::to_string(p.k) + " batch " +
-         std::to_string(p.batch) + " " + std::string(to_string(p.a.dtype)) + " to " + std::string(to_string(p.c.dtype));
+         std::to_string(p.batch) + " " + std::string(to_string(p.a.dtype)) + " times " +
+         std::string(to_string(p.b.dtype)) + " to " + std::string(to_string(p.c.dtype));
 }
 
 /// The handle, workspace and plans of one stream. Used by the thread that enqueues on it.
@@ -134,16 +139,34 @@ class Matmuls final : public StreamLibraryState {
 
   void run(cudaStream_t stream, MatmulProblem const& p) {
     Plan& plan = plan_for(p);
-    if (p.bias) set_bias(plan, p);
+    set_pointers(plan, p);
     CUBLAS_CHECK(cublasLtMatmul(handle_, plan.description.get(), &p.alpha, p.b.data, plan.b.get(), p.a.data,
                                 plan.a.get(), &p.beta, p.c.data, plan.c.get(), const_cast<void*>(p.c.data),
                                 plan.c.get(), &plan.algorithm, workspace_.data, plan.workspace_bytes, stream));
   }
 
  private:
-  static void set_bias(Plan& plan, MatmulProblem const& p) {
-    CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(plan.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias,
-                                                sizeof p.bias));
+  /// Each call has its own; A and B change places, as everywhere with cuBLASLt.
+  static void set_pointers(Plan& plan, MatmulProblem const& p) {
+    auto const set = [&](cublasLtMatmulDescAttributes_t attribute, void const* pointer) {
+      if (!pointer) return;
+      CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(plan.description.get(), attribute, &pointer, sizeof pointer));
+    };
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.scale_b);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.scale_a);
+  }
+
+  static void validate_fp8(MatmulProblem const& p) {
+    bool const any = is_fp8(p.a.dtype) || is_fp8(p.b.dtype);
+    VALIDATE(any || (!p.scale_a && !p.scale_b), "only fp8 products take scales");
+    if (!any) return;
+    VALIDATE(is_fp8(p.a.dtype) && is_fp8(p.b.dtype), "fp8 products need both inputs in fp8");
+    VALIDATE(!p.a.transposed && p.b.transposed,
+             "fp8 products need A as [m,k] and B as [n,k] (cuBLASLt has no other layout)");
+    VALIDATE(p.a.dtype == Dtype::fp8 || p.b.dtype == Dtype::fp8, "cuBLASLt has no product of two e5m2 matrices");
+    VALIDATE(p.m % 16 == 0 && p.n % 16 == 0 && p.k % 16 == 0,
+             "fp8 products need sizes in multiples of 16, not " + describe(p));
   }
 
   Plan& plan_for(MatmulProblem const& p) {
@@ -171,12 +194,10 @@ class Matmuls final : public StreamLibraryState {
   }
 
   Plan make_plan(MatmulProblem const& p) const {
-    bool const is_fp8 = p.a.dtype == Dtype::fp8;
-    VALIDATE(!is_fp8 || (!p.a.transposed && p.b.transposed),
-             "fp8 products need A as [m,k] and B as [n,k] (cuBLASLt has no other layout)");
+    validate_fp8(p);
     Plan plan{make_description(p), make_layout(p.a, p.m, p.k, p.batch), make_layout(p.b, p.k, p.n, p.batch),
               make_layout(p.c, p.m, p.n, p.batch)};
-    if (p.bias) set_bias(plan, p);
+    set_pointers(plan, p);
     Preference const preference = make_preference(p);
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;

@@ -17,7 +17,9 @@ struct MatmulProblem {
   Matrix a, b, c;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   float alpha = 1, beta = 0;
-  void const* bias = nullptr;  ///< [n] of the output's dtype, unbatched
+  void const* bias = nullptr;      ///< [n] of the output's dtype, unbatched
+  float const* scale_a = nullptr;  ///< fp8 only: on the device; nullptr: 1
+  float const* scale_b = nullptr;
 };
 
 /// Enqueues one cuBLASLt product, accumulated in fp32. m, n, k and batch must be positive.

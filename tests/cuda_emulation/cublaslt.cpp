@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/core/dtype.hpp"
+#include "kernels/core/fp8.hpp"
 #include "runtime.hpp"
 
 using shardbench::Bf16;
@@ -18,6 +18,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void const* bias = nullptr;
+  float const *a_scale = nullptr, *b_scale = nullptr;
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type = CUDA_R_32F;
@@ -33,7 +34,12 @@ namespace {
 
 using LayoutData = cublasLtMatrixLayoutOpaque_t;
 
+bool is_fp8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
 float read(void const* data, cudaDataType_t type, std::int64_t i) {
+  if (is_fp8(type))
+    return shardbench::fp8_to_float(static_cast<std::uint8_t const*>(data)[i],
+                                    type == CUDA_R_8F_E4M3 ? shardbench::Dtype::fp8 : shardbench::Dtype::fp8_e5m2);
   return type == CUDA_R_32F ? static_cast<float const*>(data)[i] : to_float(static_cast<Bf16 const*>(data)[i]);
 }
 
@@ -65,17 +71,20 @@ struct Product {
   std::int64_t depth() const { return description.a == CUBLAS_OP_N ? a_layout.cols : a_layout.rows; }
 
   void run() const {
-    for (std::int64_t entry = 0; entry < d_layout.batch; ++entry) run_entry(entry);
+    // Scales are device memory: read when the stream gets here.
+    float const scale = alpha * (description.a_scale ? *description.a_scale : 1.0f) *
+                        (description.b_scale ? *description.b_scale : 1.0f);
+    for (std::int64_t entry = 0; entry < d_layout.batch; ++entry) run_entry(entry, scale);
   }
 
  private:
-  void run_entry(std::int64_t entry) const {
+  void run_entry(std::int64_t entry, float scale) const {
     auto const left = dense(a, a_layout, entry), right = dense(b, b_layout, entry);
     std::vector<float> out(static_cast<std::size_t>(d_layout.rows * d_layout.cols));
     auto const transpose = [](cublasOperation_t op) { return op == CUBLAS_OP_N ? CblasNoTrans : CblasTrans; };
     auto const size = [](std::int64_t n) { return static_cast<int>(n); };
     cblas_sgemm(CblasColMajor, transpose(description.a), transpose(description.b), size(d_layout.rows),
-                size(d_layout.cols), size(depth()), alpha, left.data(), size(a_layout.rows), right.data(),
+                size(d_layout.cols), size(depth()), scale, left.data(), size(a_layout.rows), right.data(),
                 size(b_layout.rows), 0.0f, out.data(), size(d_layout.rows));
     for (std::int64_t c = 0; c < d_layout.cols; ++c)
       for (std::int64_t r = 0; r < d_layout.rows; ++r) {
@@ -97,6 +106,17 @@ bool is_consistent(Product const& p) {
          p.b_layout.batch == p.d_layout.batch && rows(p.a_layout, p.description.a) == p.d_layout.rows &&
          cols(p.b_layout, p.description.b) == p.d_layout.cols &&
          cols(p.a_layout, p.description.a) == rows(p.b_layout, p.description.b);
+}
+
+/// The combinations that cuBLASLt's table for CUBLAS_COMPUTE_32F has, of those used here.
+bool has_product(cublasLtMatmulDescOpaque_t const& description, LayoutData const& a, LayoutData const& b,
+                 LayoutData const& d) {
+  if (is_fp8(a.type) || is_fp8(b.type)) {
+    bool const sizes = a.rows % 16 == 0 && a.cols % 16 == 0 && b.cols % 16 == 0;
+    bool const types = is_fp8(a.type) && is_fp8(b.type) && (a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3);
+    return sizes && types && !is_fp8(d.type) && description.a == CUBLAS_OP_T && description.b == CUBLAS_OP_N;
+  }
+  return a.type == b.type && (d.type == CUDA_R_32F || d.type == a.type);
 }
 
 }  // namespace
@@ -150,6 +170,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
       description->epilogue = *static_cast<cublasLtEpilogue_t const*>(value);
       break;
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      description->a_scale = *static_cast<float const* const*>(value);
+      break;
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      description->b_scale = *static_cast<float const* const*>(value);
+      break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       description->bias = *static_cast<void const* const*>(value);
       break;
@@ -201,7 +227,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
-  if (a->type == CUDA_R_8F_E4M3) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!has_product(*description, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (!is_consistent({*description, *a, *b, *d, nullptr, nullptr, nullptr, 1, 0})) return CUBLAS_STATUS_INVALID_VALUE;
   *results = {};
   // A product is given all of its workspace, so that one too small, or used by two streams at once, is found.
@@ -231,6 +257,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                                         {b, b_layout->span(), false},
                                         {d, d_layout->span(), true},
                                         {workspace, workspace_bytes, true}};
+  for (float const* const scale : {description->a_scale, description->b_scale})
+    if (scale) touched.push_back({scale, sizeof(float), false});
   if (description->epilogue == CUBLASLT_EPILOGUE_BIAS)
     touched.push_back({description->bias, static_cast<std::size_t>(d_layout->rows) * d_layout->element_bytes(), false});
   cudaError_t const code = emulation::enqueue(

@@ -245,13 +245,25 @@ char const* cudaGetErrorName(cudaError_t code) {
 char const* cudaGetErrorString(cudaError_t) { return "reported by the emulated GPU"; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
+namespace {
+
+/// GPUs of this machine. Each process has the memory of its own GPU; a number only says which one it took.
+int gpu_count() {
+  constexpr int usual = 8;
+  static int const asked = from_environment("SHARDBENCH_EMU_GPUS");
+  return asked > 0 ? asked : usual;
+}
+
+}  // namespace
+
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = gpu_count();
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
+  properties->uuid.bytes[0] = static_cast<char>(device);
   std::strcpy(properties->name, "Emulated GPU (functional only)");
   properties->major = 9;
   properties->multiProcessorCount = 1;
@@ -259,7 +271,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaMemGetInfo(&free, &properties->totalGlobalMem);
 }
 
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) { return device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice; }
 
 cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int device) {
   if (size < 13) return cudaErrorInvalidValue;
@@ -343,6 +355,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!is_live(stream)) return cudaErrorInvalidResourceHandle;
   stream->drain();
   order_checker().host_waits_for_stream(stream->number);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 

@@ -130,8 +130,8 @@ TEST(Plugin, GivesADeviceOrOneLineOfReason) {
   ASSERT_TRUE(device) << error;
   EXPECT_EQ(device->info().backend, "cuda-emulated");
   EXPECT_EQ(device->kernels().name, "cuda");
-  EXPECT_EQ(shardbench_make_device(7, error, sizeof error), nullptr);
-  EXPECT_NE(std::string(error).find("GPU 7 asked for, 1 present"), std::string::npos) << error;
+  EXPECT_EQ(shardbench_make_device(8, error, sizeof error), nullptr);
+  EXPECT_NE(std::string(error).find("GPU 8 asked for, 8 present"), std::string::npos) << error;
 }
 
 TEST(Plugin, NamesItsLibraries) {

@@ -16,6 +16,7 @@ TEST(Nvml, WithoutTheLibraryNothingIsSaid) {
   DeviceState const state = CudaDevice(0).state();
   EXPECT_FALSE(state.clock_mhz || state.power_w || state.throttled);
   EXPECT_EQ(state.throttle_reasons, "");
+  EXPECT_EQ(nvml_links("0000:00:00.0"), -1);
 }
 
 TEST(Nvml, ClockPowerAndThrottling) {
@@ -42,6 +43,8 @@ TEST(Nvml, WhatTheGpuCannotTellStaysEmpty) {
   EXPECT_FALSE(state.power_w);
   EXPECT_EQ(state.clock_mhz, 1755.0);
   EXPECT_FALSE(nvml_state("0000:17:00.0").clock_mhz) << "another GPU";
+  EXPECT_EQ(nvml_links("0000:17:00.0"), -1);
+  EXPECT_EQ(nvml_links("0000:00:00.0"), 10) << "of 12 links two are down";
 }
 
 TEST(Nvml, AStreamsMemoryIsSaid) {

@@ -19,14 +19,14 @@ class Shell(unittest.TestCase):
             self.assertEqual(run("bash", "-n", path).stderr, "", path)
 
     def test_unknown_flags_are_refused_in_one_line(self):
-        for path in ("scripts/setup.sh", "scripts/quickstart.sh", "scripts/offline_bundle.sh"):
+        for path in ("scripts/setup.sh", "scripts/quickstart.sh", "scripts/offline_bundle.sh", "scripts/gpu_check.sh"):
             result = run(path, "--bogus")
             self.assertEqual(result.returncode, 2, path)
             self.assertIn("--bogus", result.stderr)
             self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
 
     def test_help_explains(self):
-        for name in ("setup", "quickstart", "test", "build", "offline_bundle"):
+        for name in ("setup", "quickstart", "test", "build", "offline_bundle", "gpu_check"):
             result = run(f"scripts/{name}.sh", "--help")
             self.assertEqual(result.returncode, 0, name)
             self.assertGreater(len(result.stdout), 60, name)

@@ -7,4 +7,7 @@ namespace shardbench {
 /// which is opened at run time. What it, or its absence, leaves unsaid stays empty; never throws.
 DeviceState nvml_state(char const* pci_bus_id) noexcept;
 
+/// Active NVLinks of that GPU; -1 where nobody can tell.
+int nvml_links(char const* pci_bus_id) noexcept;
+
 }  // namespace shardbench

@@ -86,7 +86,8 @@ class CudaStream final : public Stream {
   Scratch workspace() const { return workspace_; }
   /// Partial sums and attention scores. Throws on comm streams, which have none.
   Scratch scratch() const;
-  std::unique_ptr<StreamLibraryState> library_state;  ///< owned by gemm_cuda.cpp
+  std::unique_ptr<StreamLibraryState> library_state;    ///< owned by gemm_cuda.cpp
+  std::unique_ptr<StreamLibraryState> attention_state;  ///< owned by attention_cudnn_cuda.cpp
 
  private:
   std::shared_ptr<CudaContext> context_;
@@ -132,14 +133,21 @@ class CudaDevice final : public Device {
   void copy(void* to, void const* from, std::size_t bytes, Stream& stream) override;
   void fill_bytes(void* device, int value, std::size_t bytes, Stream& stream) override;
   void synchronize() override;
+  std::string graph_problem() const override;
+  std::unique_ptr<Graph> capture(Stream& origin, std::function<void()> const& enqueue) override;
   DeviceState state() override;
   void profile_start() override;
   void profile_stop() override;
   std::shared_ptr<CudaContext> context() const { return context_; }
+  /// "0000:3b:00.0".
+  std::string bus_id() const;
+  /// "query-blocks" (from the start) or "cudnn". Throws IllegalConfig saying why that one cannot be had.
+  void choose_attention(std::string const& kernel);
 
  private:
   int ordinal_;
   std::shared_ptr<CudaContext> context_;
+  bool fused_attention_ = false;
 };
 
 /// "cuda", or what the emulated runtime calls itself: each build links its own.

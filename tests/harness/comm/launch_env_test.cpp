@@ -75,19 +75,5 @@ TEST(LaunchEnvironment, GarbageIsRefusedNamingTheVariable) {
     EXPECT_THROW(size_of({{"SLURM_STEP_TASKS_PER_NODE", value}, {"SLURM_NODEID", "9"}}), InputError) << value;
 }
 
-TEST(LaunchEnvironment, OneDevicePerRankUnlessShared) {
-  EXPECT_EQ(device_of_local_rank(3, 4, 8, false), 3);
-  EXPECT_EQ(device_of_local_rank(1, 2, 1, true), 0);
-  EXPECT_EQ(device_of_local_rank(3, 4, 2, true), 1);
-  EXPECT_THROW(device_of_local_rank(0, 1, 0, true), InputError);
-  try {
-    device_of_local_rank(0, 2, 1, false);
-    FAIL() << "two ranks on one device";
-  } catch (InputError const& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "2 ranks on this machine but 1 device: at most one rank per device is allowed");
-  }
-}
-
 }  // namespace
 }  // namespace shardbench

@@ -4,19 +4,8 @@
 
 #include <cstdlib>
 
-#include "kernels/core/error.hpp"
-
 namespace shardbench::test {
 namespace {
-
-std::string refusal(NcclOptions const& options) {
-  try {
-    nccl_environment(options);
-  } catch (InputError const& error) {
-    return error.what();
-  }
-  return {};
-}
 
 TEST(NcclOptions, NothingAskedForSetsNothing) {
   EXPECT_TRUE(nccl_environment({}).empty());
@@ -29,21 +18,6 @@ TEST(NcclOptions, BecomeTheVariablesThatNcclReads) {
   EXPECT_EQ(text_of(options, false), "algo=NVLSTree proto=LL128 channels=8");
   EXPECT_EQ(text_of({"Ring", "", 0}, true), "algo=Ring share-gpu");
   EXPECT_EQ(nccl_environment({"", "Simple", 0}), (EnvironmentSettings{{"NCCL_PROTO", "Simple"}}));
-}
-
-TEST(NcclOptions, EveryNameIsTaken) {
-  EXPECT_EQ(nccl_algorithms().size(), 6u);
-  EXPECT_EQ(nccl_protocols().size(), 3u);
-  for (auto const& algo : nccl_algorithms()) EXPECT_EQ(refusal({algo, "", 0}), "");
-  for (auto const& proto : nccl_protocols()) EXPECT_EQ(refusal({"", proto, 0}), "");
-}
-
-TEST(NcclOptions, OthersAreRefusedWithWhatIsAllowed) {
-  EXPECT_EQ(refusal({"ring", "", 0}), "--nccl-algo: 'ring' is no name that NCCL knows (allowed: Ring, Tree, CollnetDirect, CollnetChain, NVLS, NVLSTree)");
-  EXPECT_EQ(refusal({"", "LL256", 0}), "--nccl-proto: 'LL256' is no name that NCCL knows (allowed: LL, LL128, Simple)");
-  EXPECT_NE(refusal({"", "", 65}), "");
-  EXPECT_NE(refusal({"", "", -1}), "");
-  EXPECT_EQ(refusal({"", "", 64}), "");
 }
 
 TEST(NcclOptions, RanksThatShareAGpuSeemToBeOnHostsOfTheirOwn) {

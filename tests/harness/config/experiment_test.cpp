@@ -83,6 +83,7 @@ TEST(Fields, EveryFieldReadsItsOwnText) {
       "--tp-sync-fraction 0.3 "
       "--tp-overlap chunked --schedule zb-h1 --recompute full --recompute-layers 1 --strategy a.yaml --scope layer "
       "--phase decode --context 100 "
+      "--attention cudnn --nccl-algo NVLSTree --nccl-proto LL128 --nccl-channels 8 --share-gpu --cuda-graph "
       "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check --verify-collectives "
       "--warmup 0 "
       "--max-iterations 7 --max-seconds 0.001 --target-ci 0.1 --seed 9223372036854775807");
@@ -232,6 +233,16 @@ Experiment random_experiment(std::mt19937& random) {
   e.seed = random();
   if (random() % 2 == 0) resolve(e);
   return e;
+}
+
+TEST(Resolve, WhatOnlyAGpuHonoursIsRefusedOnACpu) {
+  for (char const* flags : {"--attention cudnn", "--nccl-algo Ring", "--nccl-proto LL", "--nccl-channels 1", "--share-gpu", "--cuda-graph"}) {
+    std::string const words = resolved_refusal(std::string("--device cpu --tp 2 ") + flags);
+    EXPECT_NE(words.find(flags), std::string::npos) << words;
+    EXPECT_NE(words.find("--device cuda"), std::string::npos) << words;
+    EXPECT_EQ(resolved_refusal(std::string("--device cuda --tp 2 ") + flags), "");
+  }
+  EXPECT_NE(resolved_refusal("--device cuda --nccl-algo Ring").find("one rank"), std::string::npos);
 }
 
 TEST(Fields, CommandReadsBackToTheSameExperiment) {

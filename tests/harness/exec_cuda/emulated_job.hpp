@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emulation.hpp"
+#include "harness/comm/nccl_options.hpp"
 #include "harness/exec/devices.hpp"
 #include "harness/exec/parity.hpp"
 #include "harness/program/lower.hpp"
@@ -14,11 +15,18 @@
 
 namespace shardbench::test {
 
-/// An emulated GPU for each rank of the job, and NCCL over them.
+/// The GPU that these tests run on, as the build says: there is one for a real GPU too (tests/cuda_real).
+inline constexpr DeviceKind tested_device = DeviceKind::SHARDBENCH_TESTED_DEVICE;
+
+/// An emulated GPU for each rank of the job, or one real one that all share, and NCCL over them.
 struct EmulatedJob {
   explicit EmulatedJob(double timeout_seconds = 60)
-      : gpu(DeviceHandle::open(DeviceKind::cuda_emulated, 0)), nccl(gpu.connect(world(), timeout_seconds)) {}
+      : gpu(open()), nccl(gpu.connect(world(), timeout_seconds)) {}
   Device& device() const { return gpu.device(); }
+  static DeviceHandle open() {
+    if (tested_device == DeviceKind::cuda) apply(shared_gpu_environment(world().rank()));
+    return DeviceHandle::open(tested_device, 0);
+  }
 
   DeviceHandle gpu;
   std::unique_ptr<Communicator> nccl;
@@ -28,7 +36,7 @@ struct EmulatedJob {
 inline Experiment emulated_experiment(ModelConfig const& model, ParallelConfig const& parallel, std::int64_t samples = 0) {
   Experiment e = small_experiment(model, parallel);
   e.global_batch = samples > 0 ? samples : 2 * world().size();
-  e.device = DeviceKind::cuda_emulated;
+  e.device = tested_device;
   resolve(e);
   return e;
 }

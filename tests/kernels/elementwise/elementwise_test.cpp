@@ -59,11 +59,11 @@ TEST(CopyBlock, HostEqualsReferenceAndLeavesTheGaps) {
 }
 
 TEST(CopyBlock, MovesIntegersAndRefusesToConvertThem) {
-  std::int32_t const from[] = {1, 2, 3, 4};
-  std::int32_t to[4] = {};
-  run(host_kernels().copy_block, CopyBlockArgs{from, to, 2, 2, 2, 2, Dtype::i32, Dtype::i32});
+  std::vector<std::int32_t> const from{1, 2, 3, 4};
+  std::vector<std::int32_t> to(4);
+  run(host_kernels().copy_block, CopyBlockArgs{from.data(), to.data(), 2, 2, 2, 2, Dtype::i32, Dtype::i32});
   EXPECT_EQ(to[3], 4);
-  EXPECT_THROW(run(host_kernels().copy_block, CopyBlockArgs{from, to, 2, 2, 2, 2, Dtype::i32, Dtype::f32}), Error);
+  EXPECT_THROW(run(host_kernels().copy_block, CopyBlockArgs{from.data(), to.data(), 2, 2, 2, 2, Dtype::i32, Dtype::f32}), Error);
 }
 
 TEST(SquareSum, HostEqualsReference) {

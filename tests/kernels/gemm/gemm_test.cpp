@@ -55,6 +55,7 @@ TEST(Gemm, HostEqualsReference) {
     for (int flags = 0; flags < 4; ++flags) {
       for (Dtype const in : storage_dtypes) {
         for (Dtype const out : storage_dtypes) {
+          if (in == Dtype::f32 && out == Dtype::bf16 && host_kernels().name != "host") continue;  // cuBLASLt has none
           for (float const beta : {0.0f, 1.0f, 0.5f}) {
             bool const with_bias = beta != 1.0f || size.k == 0;
             Problem problem(size, (flags & 1) != 0, (flags & 2) != 0, in, out, with_bias, beta);

@@ -70,10 +70,10 @@ TEST(Rope, ProductsDependOnDistanceOnly) {
   Case const c{2, 1, 1, 16, 16, 0, -1};
   auto const product_at = [&](std::int32_t first) {
     Tensor x = Tensor::random(Dtype::f32, 32, 5);
-    std::int32_t const positions[] = {first, first + 7};
+    std::vector<std::int32_t> const positions{first, first + 7};
     std::vector<std::int32_t> none;
     RopeArgs args = args_for(c, Dtype::f32, x, none);
-    args.positions = positions;
+    args.positions = positions.data();
     run(host_kernels().rope, args);
     double product = 0;
     for (std::int64_t d = 0; d < 16; ++d) product += x.at(d) * x.at(16 + d);

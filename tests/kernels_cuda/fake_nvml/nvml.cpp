@@ -8,6 +8,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(char const* bus, void** device);
 int nvmlDeviceGetClockInfo(void* device, int type, unsigned* mhz);
 int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts);
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* reasons);
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* active);
 }
 
 namespace {
@@ -41,5 +42,11 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* 
   if (device != &gpu) return 2;
   char const* const asked = std::getenv("FAKE_NVML_REASONS");
   *reasons = asked ? std::strtoull(asked, nullptr, 16) : 0;
+  return 0;
+}
+
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, int* active) {
+  if (device != &gpu || link >= 12) return 2;
+  *active = link < 10 ? 1 : 0;
   return 0;
 }
