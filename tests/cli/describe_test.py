@@ -56,9 +56,23 @@ class Describe(CliTest):
         self.assertLess(found["parameters_held_per_rank"] * 128, found["parameters"] * 1.3)
 
     def test_a_model_without_lowering_is_counted_and_says_so(self):
-        text = self.call("describe", "--model", "deepseek-v3")
-        self.assertIn("671,026,419,200", text)
-        self.assertIn("not counted: FLOPs, traffic and memory (multi-head latent attention", text)
+        config = {"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 2,
+                  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 100,
+                  "num_local_experts": 4, "num_experts_per_tok": 2, "mlp_bias": True}
+        with open(self.path("config.json"), "w") as file:
+            json.dump(config, file)
+        text = self.call("describe", "--model", self.path("config.json"))
+        self.assertIn("not counted: FLOPs, traffic and memory (biases of experts", text)
+
+    def test_deepseek_v3_on_two_thousand_ranks(self):
+        found = self.describe("--model", "deepseek-v3", "--pp", "16", "--ep", "64", "--dp", "128", "--zero", "1")
+        self.assertEqual((found["parameters"], found["ranks"]), (671026419200, 2048))
+        self.assertGreater(found["traffic_per_step_per_rank"]["ep"]["payload_bytes"], 0)
+
+    def test_decode_holds_a_cache_and_no_gradients(self):
+        memory = self.describe(*self.model, "--phase", "decode", "--context", "5")["memory_of_fullest_rank"]
+        self.assertGreater(memory["kv_cache_bytes"], 0)
+        self.assertEqual(memory["gradient_bytes"] + memory["optimizer_bytes"], 0)
 
     def test_a_counted_row(self):
         self.call("describe", *self.model, "--tp", "2", "--out", self.path("d.csv"))
