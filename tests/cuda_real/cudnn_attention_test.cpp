@@ -67,10 +67,12 @@ TEST_F(CudnnAttention, EqualsReference) {
 TEST_F(CudnnAttention, WhatItCannotDoIsRefusedInWords) {
   if (std::string const problem = cuda::cudnn_problem(); !problem.empty()) GTEST_SKIP() << problem;
   AttentionShape shape{.seq_q = 16, .seq_k = 16, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 64, .value_dim = 64};
-  EXPECT_THROW(cuda::cudnn_attention_forward(*stream_, {.shape = shape}), IllegalConfig) << "fp32";
-  shape.dtype = Dtype::bf16;
-  shape.window = 4;
-  EXPECT_THROW(cuda::cudnn_attention_forward(*stream_, {.shape = shape}), IllegalConfig);
+  AttentionForwardArgs args;
+  args.shape = shape;
+  EXPECT_THROW(cuda::cudnn_attention_forward(*stream_, args), IllegalConfig) << "fp32";
+  args.shape.dtype = Dtype::bf16;
+  args.shape.window = 4;
+  EXPECT_THROW(cuda::cudnn_attention_forward(*stream_, args), IllegalConfig);
 }
 
 }  // namespace
