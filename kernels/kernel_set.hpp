@@ -2,6 +2,7 @@
 #include "kernels/activation/activation.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/cross_entropy/cross_entropy.hpp"
+#include "kernels/dropout/dropout.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -10,6 +11,7 @@
 #include "kernels/norm/norm.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/permute/permute.hpp"
+#include "kernels/optimizer/clip.hpp"
 #include "kernels/rope/rope.hpp"
 #include "kernels/router/router.hpp"
 
@@ -53,6 +55,8 @@ struct KernelSet {
   void (*split_keys)(Stream&, SplitKeysArgs const&);
   void (*best_token)(Stream&, BestTokenArgs const&);
   void (*pick_token)(Stream&, PickTokenArgs const&);
+  void (*dropout)(Stream&, DropoutArgs const&);
+  void (*clip_factor)(Stream&, ClipFactorArgs const&);
 };
 
 /// Vectorised CPU kernels; GEMM goes to the CPU BLAS.

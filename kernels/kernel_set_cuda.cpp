@@ -41,6 +41,8 @@ KernelSet const& cuda_kernels() {
       .split_keys = cuda::split_keys,
       .best_token = cuda::best_token,
       .pick_token = cuda::pick_token,
+      .dropout = cuda::dropout,
+      .clip_factor = cuda::clip_factor,
   };
   return set;
 }

@@ -44,6 +44,8 @@ void join_keys(Stream& stream, JoinKeysArgs const& args);
 void split_keys(Stream& stream, SplitKeysArgs const& args);
 void best_token(Stream& stream, BestTokenArgs const& args);
 void pick_token(Stream& stream, PickTokenArgs const& args);
+void dropout(Stream& stream, DropoutArgs const& args);
+void clip_factor(Stream& stream, ClipFactorArgs const& args);
 
 }  // namespace cuda
 }  // namespace shardbench

@@ -50,6 +50,8 @@ KernelSet const& host_kernels() {
       .split_keys = enqueue<SplitKeysArgs, host::split_keys>,
       .best_token = enqueue<BestTokenArgs, host::best_token>,
       .pick_token = enqueue<PickTokenArgs, host::pick_token>,
+      .dropout = enqueue<DropoutArgs, host::dropout>,
+      .clip_factor = enqueue<ClipFactorArgs, host::clip_factor>,
   };
   host::open_blas();  // here, on the thread that sets up: opening it changes the environment
   return set;

@@ -48,6 +48,8 @@ KernelSet const& reference_kernels() {
       .split_keys = enqueue<SplitKeysArgs, reference::split_keys>,
       .best_token = enqueue<BestTokenArgs, reference::best_token>,
       .pick_token = enqueue<PickTokenArgs, reference::pick_token>,
+      .dropout = enqueue<DropoutArgs, reference::dropout>,
+      .clip_factor = enqueue<ClipFactorArgs, reference::clip_factor>,
   };
   return set;
 }

@@ -37,5 +37,7 @@ void join_keys(JoinKeysArgs const& args);
 void split_keys(SplitKeysArgs const& args);
 void best_token(BestTokenArgs const& args);
 void pick_token(PickTokenArgs const& args);
+void dropout(DropoutArgs const& args);
+void clip_factor(ClipFactorArgs const& args);
 
 }  // namespace shardbench::reference

@@ -59,6 +59,16 @@ void bench_scale(benchmark::State& state, std::int64_t count, Dtype dtype) {
   time_kernel(state, bench_kernels().scale, ScaleArgs{x.data(), count, 1.0f, nullptr, dtype}, scale_cost(count, dtype));
 }
 
+void bench_dropout(benchmark::State& state, std::int64_t cols, Dtype dtype) {
+  Buffer const x(dtype, tokens * cols), residual(dtype, tokens * cols), positions(Dtype::f32, tokens);  // any bits will do
+  DropoutArgs args;
+  args.x = x.data(), args.residual = residual.data(), args.out = x.data();
+  args.rows = args.seq = tokens, args.cols = cols, args.rate = 0.1f;
+  args.positions = static_cast<std::int32_t const*>(positions.data());
+  args.dtype = dtype;
+  time_kernel(state, bench_kernels().dropout, args, dropout_cost(tokens, cols, dtype, false, true));
+}
+
 void register_model(ModelShape const& model, Dtype dtype) {
   std::int64_t const hidden = model.hidden, activations = tokens() * hidden;
   auto const add = [&](char const* op, auto body) { add_benchmark(bench_name(op, model, 1, dtype), body); };
@@ -67,6 +77,7 @@ void register_model(ModelShape const& model, Dtype dtype) {
   add("copy_block.slice", [=](benchmark::State& state) { bench_copy_block(state, hidden, dtype, dtype); });
   add("copy_block.to_fp32", [=](benchmark::State& state) { bench_copy_block(state, hidden, dtype, Dtype::f32); });
   add("square_sum", [=](benchmark::State& state) { bench_square_sum(state, activations, dtype); });
+  add("dropout", [=](benchmark::State& state) { bench_dropout(state, hidden, dtype); });
   add("scale", [=](benchmark::State& state) { bench_scale(state, activations, dtype); });
 }
 

@@ -46,9 +46,9 @@ void check_schedule(Experiment const& e, Reasons& reasons) {
   if (e.parallel.schedule == ScheduleKind::interleaved && m % pp != 0)
     reasons.push_back(fmt::format("schedule: {} microbatches are not a multiple of pp {} ({}); legal: multiples of {}",
                                   m, pp, name, pp));
-  if (e.parallel.schedule == ScheduleKind::dualpipe && (m % 2 != 0 || m < pp))
+  if (e.parallel.schedule == ScheduleKind::dualpipe && (m % 2 != 0 || m < 2 * pp))
     reasons.push_back(
-        fmt::format("schedule: {} microbatches given, {} needs an even number of at least pp {}", m, name, pp));
+        fmt::format("schedule: {} microbatches given, {} needs an even number of at least 2*pp = {}", m, name, 2 * pp));
 }
 
 void check_seq(Experiment const& e, Reasons& reasons) {
@@ -94,6 +94,10 @@ void check_phase(Experiment const& e, Reasons& reasons) {
                                   to_string(e.parallel.recompute), phase));
   if (e.parallel.zero_stage > 0)
     reasons.push_back(fmt::format("zero: {} given, {} has no optimizer; legal: 0", e.parallel.zero_stage, phase));
+  if (e.dropout > 0)
+    reasons.push_back(fmt::format("dropout: {} given, {} drops nothing; legal: 0", e.dropout, phase));
+  if (e.clip_grad > 0)
+    reasons.push_back(fmt::format("clip-grad: {} given, {} has no gradients; legal: 0", e.clip_grad, phase));
   if (e.phase == PhaseKind::decode && e.parallel.cp > 1)
     reasons.push_back(fmt::format("cp: {} given, a decoded token is not cut; legal: 1", e.parallel.cp));
   if (e.phase == PhaseKind::decode && e.parallel.sequence_parallel)

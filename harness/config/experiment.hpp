@@ -45,6 +45,8 @@ struct Experiment {
   RoutingKind routing = RoutingKind::prescribed;
   double router_skew = 0;  ///< rows of the busiest expert over the mean, 0: forced balance
   double capacity = 0;     ///< expert capacity factor, 0: dropless
+  double dropout = 0;      ///< rate on the embedding and on both branches of a block
+  double clip_grad = 0;    ///< largest global norm of the gradients, 0: not clipped
   bool check = false;
   bool verify_collectives = false;
   std::int64_t warmup = 2;

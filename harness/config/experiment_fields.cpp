@@ -116,6 +116,8 @@ void add_cut_fields(std::vector<Field>& t) {
   };
   overlap.get = [](Experiment const& e) { return e.parallel.tp_overlap; };
   t.push_back(overlap);
+  t.push_back(integer("tp-overlap-chunks", "pieces that a chunked GEMM and its collective are cut into", 1, 1024,
+                      SB_FIELD(parallel.tp_overlap_chunks)));
   t.push_back(choice("schedule", "pipeline schedule", all_of<ScheduleKind>(), SB_FIELD(parallel.schedule)));
   t.push_back(choice("recompute", "activations computed again in the backward pass", all_of<Recompute>(),
                      SB_FIELD(parallel.recompute)));
@@ -167,6 +169,10 @@ void add_run_fields(std::vector<Field>& t) {
   t.push_back(choice("routing", "who chooses experts: prescribed loads, or the router's scores", all_of<RoutingKind>(),
                      SB_FIELD(routing)));
   t.push_back(number("capacity", "expert capacity factor, 0 drops no token", 0, number_limit, SB_FIELD(capacity)));
+  t.push_back(number("dropout", "share of the embedding's and the branches' outputs that is dropped", 0, 0.99,
+                     SB_FIELD(dropout)));
+  t.push_back(number("clip-grad", "largest global norm of the gradients; 0 does not clip", 0, number_limit,
+                     SB_FIELD(clip_grad)));
   t.push_back(toggle("check", "compare with the unsharded step", SB_FIELD(check)));
   t.push_back(toggle("verify-collectives", "check kind, size, group and order of collectives across ranks",
                      SB_FIELD(verify_collectives)));

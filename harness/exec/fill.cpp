@@ -47,6 +47,7 @@ std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t posi
 
 void Runner::initialize(std::uint64_t seed) {
   synchronize();
+  seed_ = seed, passes_ = 0;
   Stream& stream = *queue(StreamId::compute).stream;
   for (std::size_t id = 0; id < program_.tensors.size(); ++id) {
     Tensor const& t = program_.tensors[id];

@@ -18,7 +18,7 @@ struct Launch {
   Operands const& data;
   bool adds;
   OptimizerSettings const& optimizer;
-  std::int64_t step;
+  StepPlace place;
   std::optional<RoutedCounts> const& counts;
 
   TensorRef const& in(std::size_t i) const { return op.inputs[i]; }
@@ -185,7 +185,7 @@ void copy_block(Launch const& l) {
   }
   l.kernels.copy_block(
       l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, row_stride(l.in(0), s.cols),
-                 row_stride(l.out(0), s.cols), l.data.dtype(l.in(0)), l.data.dtype(l.out(0))});
+                 row_stride(l.out(0), s.cols), l.data.dtype(l.in(0)), l.data.dtype(l.out(0)), s.scale});
 }
 
 LatentKeyShape latent_keys(Launch const& l, TensorRef const& plain, TensorRef const& rotary) {
@@ -223,13 +223,38 @@ void pick_token(Launch const& l) {
   l.kernels.pick_token(l.stream, {l.data.as<float>(l.in(0)), l.data.as<std::int32_t>(l.out(0)), s.parts, s.rows});
 }
 
+void dropout(Launch const& l) {
+  auto const& s = std::get<DropoutShape>(l.op.shape);
+  StepProgram const& p = l.data.program();
+  DropoutArgs a;
+  a.x = l.data.at(l.in(0)), a.bias = l.data.at(l.in(1)), a.residual = l.data.at(l.in(2)), a.out = l.data.at(l.out(0));
+  a.rows = s.rows, a.cols = s.cols, a.rate = s.rate;
+  a.key = l.place.random ^ s.site;
+  a.positions = l.data.as<std::int32_t>(l.in(3));
+  a.batch = s.batch, a.copies = s.copies, a.seq = p.seq;
+  a.first_sample = p.first_sample + l.data.microbatch() * p.micro_batch;
+  a.dtype = l.precision();
+  l.kernels.dropout(l.stream, a);
+}
+
+void square_sum(Launch const& l) {
+  l.kernels.square_sum(l.stream, {l.data.at(l.in(0)), l.data.as<float>(l.out(0)),
+                                  std::get<BlockShape>(l.op.shape).cols, l.adds, l.data.dtype(l.in(0))});
+}
+
+void clip_factor(Launch const& l) {
+  l.kernels.clip_factor(l.stream, {l.data.as<float>(l.in(0)), l.data.as<float>(l.out(0)),
+                                   std::get<ClipShape>(l.op.shape).max_norm});
+}
+
 void adamw(Launch const& l) {
   AdamWArgs a;
   a.gradient = l.data.at(l.in(0));
   a.parameter = l.data.at(l.out(0)), a.master = l.data.as<float>(l.out(1));
   a.exp_avg = l.data.as<float>(l.out(2)), a.exp_avg_sq = l.data.as<float>(l.out(3));
   a.count = std::get<AdamWShape>(l.op.shape).count;
-  a.step = l.step;
+  a.step = l.place.step;
+  a.gradient_scale = l.data.as<float>(l.in(1));
   a.learning_rate = l.optimizer.learning_rate, a.beta1 = l.optimizer.beta1, a.beta2 = l.optimizer.beta2;
   a.eps = l.optimizer.eps, a.weight_decay = l.optimizer.weight_decay;
   a.parameter_dtype = l.data.dtype(l.out(0)), a.gradient_dtype = l.data.dtype(l.in(0));
@@ -336,16 +361,19 @@ constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
   set(OpKind::pick_token, pick_token);
   set(OpKind::join_keys, join_keys);
   set(OpKind::split_keys, split_keys);
+  set(OpKind::dropout, dropout);
+  set(OpKind::square_sum, square_sum);
+  set(OpKind::clip_factor, clip_factor);
   return table;
 }();
 
 }  // namespace
 
 void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds,
-                    OptimizerSettings const& optimizer, std::int64_t step, std::optional<RoutedCounts> const& counts) {
+                    OptimizerSettings const& optimizer, StepPlace place, std::optional<RoutedCounts> const& counts) {
   LaunchFunction const launch = launchers[static_cast<std::size_t>(op.kind)];
   VALIDATE(launch, fmt::format("no kernel runs {}", to_string(op.kind)));
-  launch({kernels, stream, op, operands, adds, optimizer, step, counts});
+  launch({kernels, stream, op, operands, adds, optimizer, place, counts});
 }
 
 std::string not_executable(StepProgram const& program) {

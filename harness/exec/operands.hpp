@@ -29,6 +29,7 @@ class Operands {
   StepProgram const& program() const { return program_; }
   /// Tokens that the KV cache holds before this step.
   std::int64_t position() const { return position_; }
+  std::int32_t microbatch() const { return microbatch_; }
 
  private:
   StepProgram const& program_;

@@ -112,6 +112,7 @@ StreamQueue& Runner::queue(StreamId stream) {
 }
 
 void Runner::run_gradients() {
+  ++passes_;
   for (std::size_t r = 0; r < replay_.optimizer_begin(); ++r) play(replay_.runs()[r], 0);
 }
 
@@ -135,11 +136,13 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
   Stream& stream = *queue(StreamId::compute).stream;
   Operands const operands(program_, plan_, arena_, run.microbatch, position_);
   bool const adds = run.adds(op);
+  // Every pass over the data drops other elements.
+  StepPlace const place{step, seed_ + 0x9e3779b97f4a7c15ull * passes_};
   auto const launch = [&] {
     if (op.kind == OpKind::fetch_counts)
       fetch_counts(op, run, operands, stream);
     else
-      launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, step, counts_of(op, run));
+      launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, place, counts_of(op, run));
   };
   if (!timeline_) {
     launch();
@@ -174,10 +177,10 @@ void Runner::order(Op const& op, Run const& run) {
   bool takes_memory = false;
   for (auto const* refs : {&op.inputs, &op.after})
     for (TensorRef const& ref : *refs)
-      if (ref.valid()) tracker_.read(plan_.instance_of(program_, ref.id, run.microbatch));
+      if (ref.valid()) tracker_.read(plan_.instance_of(ref.id, run.microbatch));
   for (TensorRef const& ref : op.outputs) {
     if (!ref.valid()) continue;
-    tracker_.write(plan_.instance_of(program_, ref.id, run.microbatch));
+    tracker_.write(plan_.instance_of(ref.id, run.microbatch));
     takes_memory = takes_memory || plan_.places[static_cast<std::size_t>(ref.id)].residence == Residence::temporary;
   }
   if (takes_memory && op.stream != StreamId::compute) tracker_.after_all(StreamId::compute);

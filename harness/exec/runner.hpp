@@ -117,6 +117,7 @@ class Runner {
   std::vector<std::uint64_t> calls_;  ///< by group: collectives made, for verification
   Timeline* timeline_ = nullptr;
   std::unique_ptr<Graph> graph_;
+  std::uint64_t seed_ = 0, passes_ = 0;  ///< passes over the data since initialize
 };
 
 }  // namespace shardbench

@@ -256,7 +256,8 @@ std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
     TensorRef const weight =
         own_shard ? TensorRef{bucket.weight_shard, 0, 0} : TensorRef{bucket.weights, bucket.shard_begin, 0};
     TensorRef const master = bucket.master == no_tensor ? TensorRef{} : TensorRef{bucket.master, 0, 0};
-    ops.push_back(b.make_op(OpKind::adamw, AdamWShape{bucket.shard_elements}, "adamw", {gradient},
+    TensorRef const factor = p.clip_factor == no_tensor ? TensorRef{} : TensorRef{p.clip_factor, 0, 0};
+    ops.push_back(b.make_op(OpKind::adamw, AdamWShape{bucket.shard_elements}, "adamw", {gradient, factor},
                             {weight, master, {bucket.exp_avg, 0, 0}, {bucket.exp_avg_sq, 0, 0}}));
     if (own_shard || bucket.shard_elements == bucket.elements) continue;
     ops.push_back(b.make_collective(OpKind::all_gather, bucket.reduce_groups.back(), bucket.elements, p.precision,

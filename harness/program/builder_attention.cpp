@@ -27,7 +27,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   AttentionOpShape s;
   s.seq_q = program_.local_seq;
   s.seq_k = program_.context + s.seq_q;
-  s.batch = program_.micro_batch;
+  s.batch = program_.micro_batch * streams_;
   s.heads = cut ? model_.heads / tp : model_.heads;
   s.kv_heads = cut ? std::max<std::int64_t>(1, model_.kv_heads / tp) : model_.kv_heads;
   s.head_dim = s.value_dim = model_.head_dim;
@@ -94,7 +94,10 @@ void GraphBuilder::vector_norm_backward(VectorNorm const& n, TensorRef dy, Tenso
 }
 
 Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
-  qkv = whole(qkv);
+  // Every query sees the whole sequence (or the part that the context axis left).
+  Layout settled = state(qkv).layout;
+  if (is_partial(settled[tp_axis]) || is_shard(settled[tp_axis], sequence_dim)) settled[tp_axis] = Replicate{};
+  qkv = redistribute(qkv, settled, state(qkv).name + ".reduce");
   AttentionOpShape const shape = attention_shape(layer);
   std::int64_t const q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   std::int64_t const stride = state(qkv).cols, rows = state(qkv).rows, qk_width = q_width + kv_width;

@@ -37,6 +37,7 @@ Value GraphBuilder::chunk_input() {
 }
 
 void GraphBuilder::chunk_output(Value x) {
+  if (streams_ > 1) x = sum_streams(x);
   Chunk& chunk = program_.chunks[static_cast<std::size_t>(chunk_)];
   auto const rows = state(x).rows, cols = state(x).cols;
   if (chunk.output == no_tensor)
@@ -45,6 +46,15 @@ void GraphBuilder::chunk_output(Value x) {
   if (chunk.output_gradient == no_tensor)
     chunk.output_gradient = new_tensor(fmt::format("chunk{}.output_gradient", chunk_), TensorRole::activation,
                                        program_.precision, rows, cols);
+  Layout target{};
+  for (std::size_t a = 0; a < axis_count; ++a) target[a] = gradient_placement(state(x).layout[a]);
+  state(x).gradient = Gradient{{chunk.output_gradient, 0, 0}, target};
+  Op const* const last = forward_.empty() ? nullptr : &forward_.back();
+  if (last && last->stream != StreamId::compute && last->inputs[0].id != last->outputs[0].id) {
+    // Compute has to wait for a collective that ends a chunk, or what the collective reads would never be free.
+    emit(make_op(OpKind::copy_block, BlockShape{rows, cols, 1}, "output", {state(x).ref}, {{chunk.output, 0, 0}}));
+    return;
+  }
   // The op that made x writes the chunk's output itself.
   TensorId const old = state(x).ref.id;
   for (Op& op : forward_)
@@ -53,9 +63,6 @@ void GraphBuilder::chunk_output(Value x) {
         if (ref.id == old) ref.id = chunk.output;
   for (auto& v : values_)
     if (v.ref.id == old) v.ref.id = chunk.output;
-  Layout target{};
-  for (std::size_t a = 0; a < axis_count; ++a) target[a] = gradient_placement(state(x).layout[a]);
-  state(x).gradient = Gradient{{chunk.output_gradient, 0, 0}, target};
 }
 
 Value GraphBuilder::embedding(std::string const& name, std::string const& role, std::int64_t rows,
@@ -133,6 +140,9 @@ Value GraphBuilder::norm(Value x, Value pending, std::string const& name, Value*
   auto const weight_ref = [this](std::int32_t p) {
     return p < 0 ? TensorRef{} : TensorRef{program_.parameters[static_cast<std::size_t>(p)].weight, 0, 0};
   };
+  // The gradient of private copies is a term of theirs.
+  Layout gradient_layout = layout;
+  for (Placement& placement : gradient_layout) placement = gradient_placement(placement);
   Value stream = x;
   if (pending.valid()) stream = new_value(name + ".residual", rows, cols, cols, layout);
   emit(make_op(OpKind::norm_forward, shape, name,
@@ -161,22 +171,14 @@ Value GraphBuilder::norm(Value x, Value pending, std::string const& name, Value*
     state(stream).gradient.reset();
     if (pending.valid()) {
       state(x).gradient.reset();
-      accumulate(pending, dx, layout);
+      accumulate(pending, dx, gradient_layout);
     }
-    state(x).gradient = Gradient{dx, layout};
+    state(x).gradient = Gradient{dx, gradient_layout};
   });
   return y;
 }
 
-Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
-  Placement placement = Replicate{};
-  if (program_.degree[tp_axis] > 1) placement = strategy_.weight(spec.role);
-  Layout need = state(x).layout;
-  if (is_shard(placement, 0) || is_partial(need[tp_axis]) ||
-      (!is_shard(placement) && is_shard(need[tp_axis], feature_dim)))
-    need[tp_axis] = Replicate{};
-  if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
-  x = redistribute(x, need, spec.name + ".input");
+std::pair<std::int32_t, std::int32_t> GraphBuilder::linear_weights(LinearSpec const& spec, Placement const& placement) {
   std::int32_t weight = spec.shared_weight, bias = -1;
   if (weight < 0) {
     Parameter cut = cut_weight(spec, placement);
@@ -190,10 +192,32 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
     weight = add_parameter(std::move(cut));
     if (spec.bias) {
       auto bias_sections = sections;
-      for (auto& s : bias_sections) s.key += ".bias";
+      for (auto& s : bias_sections) {
+        s.key += ".bias";
+        if (is_shard(placement, 1)) s.tp_copies = 0;
+      }
       bias = add_vector(name + ".bias", bias_sections, rows, InitKind::zeros);
     }
   }
+  return {weight, bias};
+}
+
+Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
+  Placement placement = Replicate{};
+  if (program_.degree[tp_axis] > 1) placement = strategy_.weight(spec.role);
+  bool const input_cut = is_shard(streams_ > 1 ? strategy_.weight(spec.role) : placement, 1);
+  if (private_block()) check_private_cut(spec, state(x).layout);
+  if (streams_ > 1 && input_cut) x = own_blocks(x, spec.name + ".input");
+  Layout need = state(x).layout;
+  if ((is_shard(placement, 0) && !is_private(need[tp_axis])) || is_partial(need[tp_axis]) ||
+      (!is_shard(placement) && is_shard(need[tp_axis], feature_dim)))
+    need[tp_axis] = Replicate{};
+  if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
+  bool const chunked = overlap_chunks_ > 1 && (is_shard(placement, 0) || (is_shard(placement, 1) && joins_block(spec)));
+  // Where the gather is cut in pieces, the pieces are gathered between the products.
+  if (!chunked || !gathers_rows(x, placement)) x = redistribute(x, need, spec.name + ".input");
+  auto const [weight, bias] = linear_weights(spec, placement);
+  if (chunked) return overlapped_linear(x, spec, placement, weight, bias);
   auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
   Layout layout = need;
   if (is_shard(placement, 0)) layout[tp_axis] = Shard{feature_dim};
@@ -202,20 +226,23 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
   for (auto const& s : spec.sections) global += s.padded_rows;
   Value const y = new_value(spec.name, state(x).rows, p.rows, global, layout);
   GemmShape const shape{state(x).rows, p.rows, p.cols, false, true};
-  // The bias is a term of the sum, so where the sum is spread over ranks one of them adds it.
-  bool const adds_bias = bias >= 0 && (!is_shard(placement, 1) || program_.coordinate[tp_axis] == 0);
+  // The bias is a term of the sum, so where the sum is spread over ranks one of them adds it. Private channels never see
+  // the whole sum: each rank adds it there, when the branch joins the stream.
+  bool const late = private_block() && input_cut;
+  if (late) state(y).late_bias = bias;
+  bool const adds_bias = bias >= 0 && !late && (!is_shard(placement, 1) || program_.coordinate[tp_axis] == 0);
   TensorRef const bias_ref =
       adds_bias ? TensorRef{program_.parameters[static_cast<std::size_t>(bias)].weight, 0, 0} : TensorRef{};
   emit(make_op(OpKind::gemm, shape, spec.name, {state(x).ref, {p.weight, 0, 0}, bias_ref}, {state(y).ref}));
-  on_backward([=, this] { linear_backward(x, y, weight, bias, placement, spec); });
-  return y;
+  on_backward([=, this] { linear_backward(x, y, weight, late ? -1 : bias, placement, spec); });
+  return streams_ > 1 && input_cut ? sync_streams(y, spec.name + ".reduce") : y;
 }
 
 void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
                                    LinearSpec const& spec) {
   TensorRef const dy = take_gradient(y);
   auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
-  TensorId const weight_tensor = p.weight, gradient_tensor = p.gradient;
+  TensorId const weight_tensor = p.weight;
   std::int64_t const rows = state(x).rows, outputs = p.rows, inputs = p.cols;
   TensorRef saved = state(x).ref;
   Value const source = state(x).gathered_from;
@@ -231,16 +258,25 @@ void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::i
   Layout layout = state(x).layout;
   if (is_shard(placement, 0)) layout[tp_axis] = Partial{};
   accumulate(x, dx, layout);
+  weight_gradients(dy, saved, rows, state(x).layout, weight, bias, placement, spec);
+}
+
+void GraphBuilder::weight_gradients(TensorRef dy, TensorRef saved, std::int64_t rows, Layout rows_layout,
+                                    std::int32_t weight, std::int32_t bias, Placement const& placement,
+                                    LinearSpec const& spec) {
+  auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
+  TensorId const gradient_tensor = p.gradient;
+  std::int64_t const outputs = p.rows, inputs = p.cols;
   Op dw = make_op(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false}, spec.name + ".dw", {dy, saved, {}},
                   {{gradient_tensor, 0, 0}});
-  writes_gradient(dw, weight, state(x).layout);
+  // Each rank has a part of its own of a cut weight, whatever its rows came from.
+  if (is_shard(placement)) rows_layout[tp_axis] = Replicate{};
+  writes_gradient(dw, weight, rows_layout);
   emit(std::move(dw));
   if (bias >= 0) {
     TensorId const bias_gradient = program_.parameters[static_cast<std::size_t>(bias)].gradient;
     Op db = make_op(OpKind::column_sum, BlockShape{rows, outputs, 1}, spec.name + ".db", {dy}, {{bias_gradient, 0, 0}});
-    Layout bias_layout = state(x).layout;
-    bias_layout[tp_axis] = Replicate{};
-    writes_gradient(db, bias, bias_layout);
+    writes_gradient(db, bias, rows_layout);
     emit(std::move(db));
   }
   reduce_replicated_sections(weight, placement, spec);
@@ -289,6 +325,7 @@ Value GraphBuilder::add(Value a, Value b) {
 }
 
 void GraphBuilder::loss(Value logits, std::int64_t first_column) {
+  if (streams_ > 1) logits = select_blocks(logits, "loss.streams");
   logits = whole(logits);
   std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
   float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * program_.seq));

@@ -10,6 +10,8 @@ namespace shardbench {
 
 std::int32_t GraphBuilder::add_parameter(Parameter parameter) {
   parameter.chunk = chunk_;
+  for (auto& section : parameter.sections)
+    if (section.tp_copies == 0) section.tp_copies = program_.degree[static_cast<std::size_t>(Axis::tp)];
   // DualPipe holds every piece twice; the copy of the second direction is counted once with the first.
   if (program_.schedule.kind == ScheduleKind::dualpipe && chunk_ == 1) parameter.copy = true;
   parameter.weight =
@@ -50,13 +52,14 @@ Parameter GraphBuilder::cut_weight(LinearSpec const& spec, Placement const& plac
     p.col_begin = index * p.cols;
   }
   for (auto const& s : spec.sections) {
-    ParameterSection section{p.name + s.suffix, s.padded_rows, 0, s.rows};
+    ParameterSection section{p.name + s.suffix, s.padded_rows, 0, s.rows, is_shard(placement, 1) ? 1 : 0};
     if (is_shard(placement, 0)) {
       std::int64_t const units = s.units > 0 ? s.units : s.padded_rows;
       bool const replicated = s.replicable && units < tp && tp % units == 0;
       if (!replicated && units % tp != 0)
         throw IllegalConfig(fmt::format("{}: dim 0 of {} units does not divide by tp={}", spec.role, units, tp));
       std::int64_t const parts = replicated ? units : tp;
+      section.tp_copies = tp / parts;
       section.rows = s.padded_rows / parts;
       section.row_begin = section.rows * (replicated ? index / (tp / units) : index);
     }

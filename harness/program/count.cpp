@@ -137,6 +137,14 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
       auto const& s = std::get<GreedyShape>(op.shape);
       return {static_cast<double>(s.rows * s.columns), static_cast<double>(s.rows * s.columns) * static_cast<double>(bytes_of(t))};
     }
+    case OpKind::dropout: {
+      auto const& s = std::get<DropoutShape>(op.shape);
+      return dropout_cost(s.rows, s.cols, t, op.inputs[1].valid(), op.inputs[2].valid());
+    }
+    case OpKind::square_sum:
+      return square_sum_cost(std::get<BlockShape>(op.shape).cols, dtype_of(p, op.inputs[0]));
+    case OpKind::clip_factor:
+      return {4, 8};
     case OpKind::router_forward:
     case OpKind::router_backward:
     case OpKind::permute:

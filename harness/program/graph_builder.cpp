@@ -15,8 +15,11 @@ GraphBuilder::GraphBuilder(StepProgram& program, Strategy const& strategy, Exper
       strategy_(strategy),
       experiment_(experiment),
       model_(experiment.model),
-      groups_(std::move(groups)) {
+      groups_(std::move(groups)),
+      streams_(experiment.parallel.streams) {
   block_.fill(Replicate{});
+  bool const chunked = experiment.parallel.tp_overlap == "chunked" && experiment.parallel.tp > 1;
+  if (chunked) overlap_chunks_ = experiment.parallel.tp_overlap_chunks;
   auto const degree = [&](Axis a) { return program_.degree[static_cast<std::size_t>(a)]; };
   if (degree(Axis::tp) > 1) block_[static_cast<std::size_t>(Axis::tp)] = strategy_.block;
   if (degree(Axis::cp) > 1) block_[static_cast<std::size_t>(Axis::cp)] = Shard{sequence_dim, ShardLayout::zigzag};
@@ -30,10 +33,19 @@ void GraphBuilder::begin_chunk(std::int32_t chunk) {
   part_ = BackwardPart::input;
   values_.clear();
   tape_.clear();
+  pieces_.clear();
   forward_.clear();
   backward_.clear();
   out_ = &forward_;
   gradient_written_.assign(program_.parameters.size(), false);
+}
+
+Op& GraphBuilder::emit(Op op) {
+  for (auto const* refs : {&op.inputs, &op.outputs})
+    for (TensorRef const& ref : *refs)
+      if (auto const it = pieces_.find(ref.id); it != pieces_.end())
+        op.after.insert(op.after.end(), it->second.begin(), it->second.end());
+  return out_->emplace_back(std::move(op));
 }
 
 void GraphBuilder::set_layer(std::int64_t layer) { layer_ = static_cast<std::int32_t>(layer); }
@@ -146,12 +158,17 @@ Value GraphBuilder::redistribute(Value x, Layout const& to, std::string const& n
   Value const y = value_of(moved, state(x).name, rows, cols, state(x).global_cols, to);
   state(y).gathered_from = x;
   state(x).moved = y;
+  state(y).late_bias = state(x).late_bias;
   on_backward([this, x, y, name] {
     auto gradient = state(y).gradient;
     if (!gradient) return;
     // The raw gradient goes straight to where x's gradient belongs: a partial sum is reduced and cut in one step.
     Layout target{};
-    for (std::size_t a = 0; a < axis_count; ++a) target[a] = gradient_placement(state(x).layout[a]);
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      Placement const &before = state(x).layout[a], &after = state(y).layout[a];
+      // Where a sum was synchronised in part, so is its gradient.
+      target[a] = is_partial(before) && is_private(after) ? after : gradient_placement(before);
+    }
     std::int64_t g_rows = state(y).rows, g_cols = state(y).cols;
     TensorRef const g = move(gradient->ref, g_rows, g_cols, gradient->layout, target, name);
     accumulate(x, g, target);
@@ -172,10 +189,10 @@ TensorRef GraphBuilder::move(TensorRef x, std::int64_t& rows, std::int64_t& cols
 }
 
 TensorRef GraphBuilder::pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
-                             std::int64_t to_stride, std::string const& name) {
+                             std::int64_t to_stride, std::string const& name, float scale) {
   x.stride = from_stride;
   to.stride = to_stride;
-  emit(make_op(OpKind::copy_block, BlockShape{rows, cols, 1}, name + ".pack", {x}, {to}));
+  emit(make_op(OpKind::copy_block, BlockShape{rows, cols, scale}, name + ".pack", {x}, {to}));
   return to;
 }
 
@@ -270,13 +287,24 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       rows = part;
       return y;
     }
-    case Transition::partial_sync:
-      break;
+    case Transition::partial_sync: {
+      std::int64_t const synced = std::get<Private>(step.to).synced;
+      if (synced > cols)
+        throw IllegalConfig(fmt::format("{}: {} has more channels than the {} there are", name, to_string(step.to), cols));
+      return sync_part(x, rows, cols, synced, name);
+    }
+    case Transition::private_copy:
+      return x;
   }
   throw Error(fmt::format("{}: {} to {} has no lowering", name, to_string(step.from), to_string(step.to)));
 }
 
-Value GraphBuilder::redistribute_to_block(Value x, std::string const& name) { return redistribute(x, block_, name); }
+Value GraphBuilder::redistribute_to_block(Value x, std::string const& name) {
+  Layout to = block_;
+  for (Placement& placement : to)
+    if (is_private(placement)) placement = Replicate{};
+  return redistribute(x, to, name);
+}
 
 // --- gradients ---
 
@@ -308,8 +336,9 @@ TensorRef GraphBuilder::take_gradient(Value v) {
   auto& s = state(v);
   if (!s.gradient) return {};
   Layout target{};
-  for (std::size_t a = 0; a < axis_count; ++a) target[a] = gradient_placement(s.layout[a]);
   Gradient const g = *s.gradient;
+  for (std::size_t a = 0; a < axis_count; ++a)
+    target[a] = is_private(g.layout[a]) ? g.layout[a] : gradient_placement(s.layout[a]);
   std::int64_t rows = s.rows, cols = s.cols;
   std::string const name = s.name;
   TensorRef const moved = move(g.ref, rows, cols, g.layout, target, name);

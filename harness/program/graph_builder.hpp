@@ -87,7 +87,17 @@ class GraphBuilder {
   Value latent_attention(Value x, std::int64_t layer);
   Value activation(Value up, std::int64_t columns);
   Value add(Value a, Value b);
+  /// To where blocks want it; whole on every rank where they keep private copies.
   Value redistribute_to_block(Value x, std::string const& name);
+  /// The residual stream at the entry of the blocks: each rank (or stream) goes on with a copy of its own where they
+  /// are private.
+  Value enter(Value x);
+  /// Whether a branch is added to the residual stream by `join` at once, and not by the next norm.
+  bool joins_at_once() const { return experiment_.dropout > 0 || private_block(); }
+  /// stream + dropout(branch + its bias), in one pass.
+  Value join(Value stream, Value branch, std::string const& name);
+  /// x itself where nothing is dropped.
+  Value dropout(Value x, std::string const& name);
   /// Vocabulary-parallel cross-entropy; sets program.loss.
   void loss(Value logits, std::int64_t first_column);
 
@@ -138,6 +148,8 @@ class GraphBuilder {
     std::optional<Gradient> gradient;
     Value gathered_from;  ///< the sequence-cut value this one was gathered from
     Value moved;          ///< this value in the layout that was asked for last
+    Value gathered_from;         ///< the sequence-cut value this one was gathered from
+    std::int32_t late_bias = -1;  ///< bias that `join` adds: private channels have it after the synchronisation
   };
 
   ValueState& state(Value v) { return values_[static_cast<std::size_t>(v.index)]; }
@@ -145,7 +157,7 @@ class GraphBuilder {
                   Layout const& layout);
   Value value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, std::int64_t global_cols,
                  Layout const& layout);
-  Op& emit(Op op) { return out_->emplace_back(std::move(op)); }
+  Op& emit(Op op);
   std::int32_t label(std::string const& name, OpKind kind, Axis axis);
   std::int32_t group_id(std::string const& name) const;
 
@@ -157,7 +169,49 @@ class GraphBuilder {
   TensorRef move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step,
                       std::string const& name);
   TensorRef pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
-                 std::int64_t to_stride, std::string const& name);
+                 std::int64_t to_stride, std::string const& name, float scale = 1);
+  TensorRef temporary(std::string const& name, std::int64_t rows, std::int64_t cols);
+  bool private_block() const { return streams_ > 1 || is_private(block_[static_cast<std::size_t>(Axis::tp)]); }
+  /// The part of a dropout op that does not depend on its operands.
+  DropoutShape dropout_shape(std::string const& name, std::int64_t rows, std::int64_t cols) const;
+  /// Places in the sequence of the rows of x.
+  TensorRef positions_of(Value x);
+
+  // Products and collectives cut in pieces (builder_overlap.cpp).
+  /// y[rows, outputs] = x[rows, inputs] * W, W transposed in the forward pass.
+  struct Product {
+    std::string name;
+    TensorId weight;
+    TensorRef bias;
+    std::int64_t outputs, inputs;
+    bool forward;
+  };
+  bool gathers_rows(Value x, Placement const& placement) const;
+  static bool joins_block(LinearSpec const& spec);
+  std::vector<DimRange> token_pieces(std::int64_t rows) const;
+  /// Rows of a tensor as an operand whose uses are ordered apart from the other pieces'; who uses the whole waits for
+  /// all of them.
+  TensorRef piece(TensorRef whole, DimRange rows);
+  void product(Product const& p, TensorRef from, std::int64_t rows, TensorRef to);
+  TensorRef product_then_reduce(Product const& p, TensorRef x, std::int64_t rows, bool scatter, std::string const& name);
+  TensorRef gather_then_product(Product const& p, TensorRef x, std::int64_t mine, TensorRef whole,
+                                std::string const& name);
+  Value overlapped_linear(Value x, LinearSpec const& spec, Placement const& placement, std::int32_t weight,
+                          std::int32_t bias);
+  void overlapped_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
+                           LinearSpec const& spec);
+
+  // Partially synchronised tensor parallelism (builder_streams.cpp): over ranks, and as streams of one rank.
+  TensorRef sync_part(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t synced, std::string const& name);
+  Value expand_streams(Value x);
+  Value sum_streams(Value x);
+  Value own_blocks(Value x, std::string const& name);
+  Value select_blocks(Value x, std::string const& name);
+  Value sync_streams(Value x, std::string const& name);
+  TensorRef sum_of_streams(TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name);
+  TensorRef copy_to_streams(TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name);
+  TensorRef keep_own_blocks(TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name);
+  TensorRef sync_over_streams(TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name);
 
   void accumulate(Value v, TensorRef gradient, Layout const& layout);
   /// The gradient of v, whole and in the layout its value's dual wants; invalid when nothing depends on v.
@@ -171,6 +225,11 @@ class GraphBuilder {
   /// Marks an op as writer of a parameter's gradient: the first in a backward pass overwrites, later ones add.
   void writes_gradient(Op& op, std::int32_t parameter, Layout const& rows_layout);
   void reduce_replicated_sections(std::int32_t parameter, Placement const& placement, LinearSpec const& spec);
+  /// Throws IllegalConfig where a weight is not cut as private activations need it.
+  void check_private_cut(LinearSpec const& spec, Layout const& input) const;
+  std::pair<std::int32_t, std::int32_t> linear_weights(LinearSpec const& spec, Placement const& placement);
+  void weight_gradients(TensorRef dy, TensorRef saved, std::int64_t rows, Layout rows_layout, std::int32_t weight,
+                        std::int32_t bias, Placement const& placement, LinearSpec const& spec);
   void linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
                        LinearSpec const& spec);
   AttentionOpShape attention_shape(std::int64_t layer) const;
@@ -235,6 +294,9 @@ class GraphBuilder {
   ModelConfig const& model_;
   std::map<std::string, std::int32_t> groups_;
   Layout block_{};
+  std::int64_t overlap_chunks_ = 1;  ///< above 1: tp products and collectives in pieces
+  std::map<TensorId, std::vector<TensorRef>> pieces_;
+  std::int64_t streams_ = 1;  ///< residual streams that lie side by side in a row
   std::vector<ValueState> values_;
   std::vector<std::pair<std::int32_t, std::function<void()>>> tape_;  ///< layer, step
   std::vector<Op> forward_, backward_;

@@ -67,6 +67,13 @@ std::vector<std::int64_t> representative_ranks(Experiment const& e) {
 Experiment unsharded(Experiment const& e) {
   Experiment whole = e;
   whole.parallel = ParallelConfig{};
+  Strategy const strategy = strategy_of(e.model, e.parallel);
+  if (e.parallel.tp > 1 && is_private(strategy.block)) {
+    // Each rank has a residual stream of its own, and so has its reference.
+    whole.parallel.streams = e.parallel.tp;
+    whole.parallel.tp_sync_fraction = e.parallel.tp_sync_fraction;
+    whole.parallel.strategy = e.parallel.strategy;
+  }
   whole.ranks = 1;
   whole.check = false;
   return whole;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "harness/program/buckets.hpp"
+#include "harness/program/gradient_norm.hpp"
 #include "harness/program/inference.hpp"
 #include "harness/program/model_graph.hpp"
 #include "harness/program/recompute.hpp"
@@ -17,6 +19,21 @@ namespace shardbench {
 
 namespace {
 
+/// Private channels go with blocks of two branches that each end in one row-parallel product.
+void refuse_private_channels(Experiment const& e) {
+  ModelConfig const& m = e.model;
+  char const* const part = e.phase != PhaseKind::train        ? "a KV cache"
+                           : e.parallel.tp_overlap != "none" ? "chunked tp-overlap"
+                           : m.moe                           ? "experts"
+                           : m.parallel_block                ? "parallel blocks"
+                           : m.post_norms                    ? "norms behind the branches"
+                           : m.mla                           ? "latent attention"
+                                                             : nullptr;
+  if (part)
+    throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering with {} (allowed: 1)",
+                                    e.parallel.tp_sync_fraction, part));
+}
+
 void refuse_what_has_no_lowering(Experiment const& e) {
   ParallelConfig const& c = e.parallel;
   std::string const part = unsupported_part(e.model);
@@ -27,10 +44,9 @@ void refuse_what_has_no_lowering(Experiment const& e) {
     throw IllegalConfig(fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
   if (e.phase != PhaseKind::train && c.cp > 1)
     throw IllegalConfig(fmt::format("cp: {} has no lowering for {} (allowed: 1)", c.cp, to_string(e.phase)));
-  if (c.tp_sync_fraction < 1)
-    throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering yet (allowed: 1)", c.tp_sync_fraction));
-  if (c.tp_overlap != "none")
-    throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering yet (allowed: none)", c.tp_overlap));
+  if (c.tp_overlap != "none" && e.phase != PhaseKind::train)
+    throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));
+  if (c.tp > 1 && is_private(strategy_of(e.model, c).block)) refuse_private_channels(e);
   if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
     throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
   if (e.gradient_dtype != Dtype::f32)
@@ -60,8 +76,7 @@ class Lowering {
       : e_(e), mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
     refuse_what_has_no_lowering(e);
     place(rank);
-    strategy_ =
-        e.parallel.strategy.empty() ? megatron_strategy(e.model, e.parallel) : read_strategy(e.parallel.strategy);
+    strategy_ = strategy_of(e.model, e.parallel);
     std::map<std::string, std::int32_t> ids;
     p_.groups = communication_groups(e, rank);
     for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
@@ -115,7 +130,7 @@ class Lowering {
     p_.first_sample = at[2] * (e_.global_batch / c.dp);
     p_.precision = e_.precision;
     p_.vocab = e_.model.vocab;
-    p_.padded_vocab = padded_vocab(e_.model.vocab, c.tp);
+    p_.padded_vocab = padded_vocab(e_.model.vocab, c.tp * c.streams);
   }
 
   /// Without a pipeline each microbatch's backward follows its forward, so one set of activations is alive.
@@ -294,7 +309,9 @@ class Lowering {
   void add_optimizer() {
     builder_->begin_chunk(all_chunks);
     add_copy_reductions(p_, *builder_, group_ids_);
-    p_.segments.push_back({ActionKind::optimizer, 0, optimizer_ops(p_, *builder_)});
+    std::vector<Op> ops = clip_ops(p_, *builder_, e_, group_ids_);
+    std::ranges::move(optimizer_ops(p_, *builder_), std::back_inserter(ops));
+    p_.segments.push_back({ActionKind::optimizer, 0, std::move(ops)});
   }
 
   /// Expands a pipeline action into those of the chunk's units, gathers and frees around them where weights are

@@ -176,8 +176,12 @@ class Planner {
       plan_.instance_count += plan_.places[id].instances;
     }
     for (std::size_t id = 0; id < p_.tensors.size(); ++id)
-      if (!is_root(id))
+      if (!is_root(id)) {
         plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];
+        if (!p_.tensors[id].apart) continue;
+        plan_.places[id].first_instance = plan_.instance_count;
+        plan_.instance_count += plan_.places[id].instances;
+      }
   }
 
   void walk() {
@@ -204,8 +208,8 @@ std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std:
   return place.offset + instance * place.stride + t.storage_offset * static_cast<std::int64_t>(bytes_of(t.dtype));
 }
 
-std::int32_t MemoryPlan::instance_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
-  Place const& place = places[static_cast<std::size_t>(program.storage_of(id))];
+std::int32_t MemoryPlan::instance_of(TensorId id, std::int32_t microbatch) const {
+  Place const& place = places[static_cast<std::size_t>(id)];
   return place.first_instance +
          (place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)]);
 }

@@ -36,7 +36,7 @@ struct MemoryPlan {
   /// Arena offset (bytes) of a tensor for a microbatch.
   std::int64_t offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const;
   /// Number of the instance that an operand touches, for the hazard tracker.
-  std::int32_t instance_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const;
+  std::int32_t instance_of(TensorId id, std::int32_t microbatch) const;
 };
 
 /// Plans the arena and walks the step. Throws Error when a segment leaves a temporary in use by a stream nobody waits

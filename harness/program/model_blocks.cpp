@@ -46,12 +46,20 @@ Value after_branch(GraphBuilder& b, ModelConfig const& m, Value branch, std::str
   return b.norm(b.redistribute_to_block(branch, name + ".input"), {}, name, nullptr);
 }
 
+/// The next norm adds the branch, unless dropout or private channels have to come first.
+void take_branch(GraphBuilder& b, Residual& stream, Value branch, std::string const& name) {
+  if (b.joins_at_once())
+    stream = {b.join(stream.base, branch, name), {}};
+  else
+    stream.pending = branch;
+}
+
 /// Both branches read the same stream, and their partial sums are one sum: one collective settles both.
 void build_parallel_block(GraphBuilder& b, ModelConfig const& m, std::int64_t layer, Residual& stream) {
   Value const x = b.norm(stream.base, stream.pending, "norm1", &stream.base);
   Value const y = m.parallel_shared_norm ? x : b.norm(stream.base, {}, "norm2", nullptr);
   Value const attended = attention_branch(b, m, x, layer);
-  stream.pending = b.add(attended, feed_forward(b, m, y, layer));
+  take_branch(b, stream, b.add(attended, feed_forward(b, m, y, layer)), "block.join");
 }
 
 }  // namespace
@@ -73,9 +81,9 @@ void build_block(GraphBuilder& b, ModelConfig const& m, std::int64_t layer, Resi
     return;
   }
   Value const x = b.norm(stream.base, stream.pending, "norm1", &stream.base);
-  stream.pending = after_branch(b, m, attention_branch(b, m, x, layer), "post_norm1");
+  take_branch(b, stream, after_branch(b, m, attention_branch(b, m, x, layer), "post_norm1"), "attention.join");
   Value const y = b.norm(stream.base, stream.pending, "norm2", &stream.base);
-  stream.pending = after_branch(b, m, feed_forward(b, m, y, layer), "post_norm2");
+  take_branch(b, stream, after_branch(b, m, feed_forward(b, m, y, layer), "post_norm2"), "mlp.join");
 }
 
 }  // namespace shardbench

@@ -14,7 +14,7 @@ Value build_embedding(GraphBuilder& b, ModelConfig const& m, StepProgram const& 
   Value x = b.embedding("embedding.word", "embedding.word", p.vocab, p.padded_vocab, p.ids);
   x = b.redistribute_to_block(x, "embedding.reduce");
   if (m.position == PositionKind::learned) x = b.add_positions(x, "embedding.position", m.max_positions);
-  return x;
+  return b.enter(b.dropout(x, "embedding.dropout"));
 }
 
 void build_head(GraphBuilder& b, ModelConfig const& m, StepProgram const& p, Residual stream) {
@@ -52,7 +52,7 @@ std::string unsupported_part(ModelConfig const& m) {
 void build_chunk(GraphBuilder& b, Experiment const& e, StepProgram const& p, Chunk const& chunk) {
   ModelConfig const& m = e.model;
   Residual stream;
-  stream.base = chunk.has_embedding && e.scope == Scope::model ? build_embedding(b, m, p) : b.chunk_input();
+  stream.base = chunk.has_embedding && e.scope == Scope::model ? build_embedding(b, m, p) : b.enter(b.chunk_input());
   for (std::int64_t layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer)
     build_block(b, m, layer, stream);
   if (chunk.has_head && e.scope == Scope::model) {

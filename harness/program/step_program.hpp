@@ -32,6 +32,7 @@ struct Tensor {
   std::int32_t chunk = -1;          ///< the chunk whose segments touch it, -1 for all
   TensorId storage = no_tensor;     ///< the tensor whose bytes it shares; itself when it owns them
   std::int64_t storage_offset = 0;  ///< elements into `storage`
+  bool apart = false;               ///< a piece of `storage` whose uses are ordered on their own (see GraphBuilder::piece)
   bool per_microbatch = false;      ///< buffers that hold a block for each microbatch of the step
   std::int64_t elements() const { return rows * cols; }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(bytes_of(dtype)); }
@@ -66,6 +67,9 @@ enum class OpKind : std::uint8_t {
   copy_block,
   scale,
   adamw,
+  dropout,
+  square_sum,
+  clip_factor,
   router_forward,
   router_backward,
   permute,
@@ -142,6 +146,15 @@ struct BlockShape {
 struct AdamWShape {
   std::int64_t count = 0;
 };
+/// Rows are (sequence, batch); `copies` batch entries are one sample. `site` names the place in the model.
+struct DropoutShape {
+  std::int64_t rows = 0, cols = 0, batch = 1, copies = 1;
+  float rate = 0;
+  std::uint64_t site = 0;
+};
+struct ClipShape {
+  float max_norm = 0;
+};
 struct RouterShape {
   RouterRule rule;
   std::int64_t tokens = 0;
@@ -180,8 +193,8 @@ struct CollectiveShape {
 
 using OpShape =
     std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
-                 CrossEntropyOpShape, BlockShape, AdamWShape, RouterShape, RowsShape, PermuteShape, LatentKeysShape,
-                 GreedyShape, CollectiveShape>;
+                 CrossEntropyOpShape, BlockShape, AdamWShape, DropoutShape, ClipShape, RouterShape, RowsShape,
+                 PermuteShape, LatentKeysShape, GreedyShape, CollectiveShape>;
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
@@ -239,6 +252,7 @@ struct ParameterSection {
   std::int64_t rows = 0;         ///< local rows
   std::int64_t row_begin = 0;    ///< first global row
   std::int64_t global_rows = 0;  ///< unpadded
+  std::int64_t tp_copies = 0;    ///< neighbouring ranks along tp that hold the same rows; 0: all of them
 };
 
 enum class InitKind : std::uint8_t { normal, ones, zeros };
@@ -313,6 +327,7 @@ struct StepProgram {
   std::int64_t context = 0;  ///< tokens that the cache holds before the step, at most
   TensorId logits = no_tensor, next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]
   std::int64_t first_logit = 0;                       ///< global column of this rank's first
+  TensorId gradient_squares = no_tensor, clip_factor = no_tensor;  ///< only where gradients are clipped
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
   std::vector<Constant> constants;

@@ -82,7 +82,7 @@ Placement parse_placement(std::string const& text) {
 
 std::string_view to_string(Transition transition) {
   constexpr std::string_view names[] = {"none",       "all_reduce",  "reduce_scatter", "all_gather",
-                                        "all_to_all", "local_slice", "partial_sync"};
+                                        "all_to_all", "local_slice", "partial_sync",   "private_copy"};
   return names[static_cast<std::size_t>(transition)];
 }
 
@@ -93,10 +93,10 @@ Transition transition_between(Placement const& from, Placement const& to) {
   VALIDATE(!is_private(from), fmt::format("cannot redistribute {} to {} (private values have no global tensor)",
                                           to_string(from), to_string(to)));
   if (is_private(to)) {
-    VALIDATE(is_partial(from),
-             fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part)",
-                         to_string(from), to_string(to)));
-    return Transition::partial_sync;
+    VALIDATE(!is_shard(from), fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part, "
+                                          "only a whole tensor copied)",
+                                          to_string(from), to_string(to)));
+    return is_partial(from) ? Transition::partial_sync : Transition::private_copy;
   }
   if (is_partial(from)) return is_shard(to) ? Transition::reduce_scatter : Transition::all_reduce;
   if (is_shard(from)) return is_shard(to) ? Transition::all_to_all : Transition::all_gather;
@@ -105,6 +105,7 @@ Transition transition_between(Placement const& from, Placement const& to) {
 
 Placement gradient_placement(Placement const& forward) {
   if (is_partial(forward)) return Replicate{};
+  if (is_private(forward)) return Partial{};
   return forward;
 }
 

@@ -33,7 +33,8 @@ struct Partial {
 };
 
 /// Each rank has a value of its own with no global tensor behind it, save the first `synced` elements of the last dim,
-/// which are the same everywhere (partially synchronised activations). Never redistributed.
+/// which are the same everywhere (partially synchronised activations). Never redistributed; its gradient is a term of
+/// the sum over the ranks.
 struct Private {
   std::int64_t synced = 0;
   bool operator==(Private const&) const = default;
@@ -61,15 +62,16 @@ enum class Transition : std::uint8_t {
   all_gather,
   all_to_all,
   local_slice,
-  partial_sync
+  partial_sync,
+  private_copy
 };
 std::string_view to_string(Transition transition);
 
 /// The transition from `from` to `to`; throws Error for what has no meaning (to Partial, out of Private).
 Transition transition_between(Placement const& from, Placement const& to);
 
-/// The placement of the gradient of a tensor placed like `forward`: that of a Partial sum is Replicate, others keep
-/// theirs.
+/// The placement of the gradient of a tensor placed like `forward`: that of a Partial sum is Replicate, that of Private
+/// copies a Partial sum, others keep theirs.
 Placement gradient_placement(Placement const& forward);
 
 /// One step of a redistribution: what happens along which mesh axis.

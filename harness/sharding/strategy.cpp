@@ -43,14 +43,15 @@ std::vector<WeightRole> const& weight_roles() {
 Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& parallel) {
   Strategy s;
   s.name = "megatron";
-  if (parallel.tp == 1) return s;
-  std::int64_t const replicas = std::max<std::int64_t>(1, parallel.tp / std::max<std::int64_t>(1, model.kv_heads));
+  std::int64_t const tp = std::max(parallel.tp, parallel.streams);
+  if (tp == 1) return s;
+  std::int64_t const replicas = std::max<std::int64_t>(1, tp / std::max<std::int64_t>(1, model.kv_heads));
   s.weights = {{"embedding.word", Shard{0}}, {"attention.qkv", Shard{0, ShardLayout::contiguous, replicas}},
                {"attention.q_up", Shard{0}}, {"attention.kv_up", Shard{0}},
                {"attention.out", Shard{1}},  {"mlp.up", Shard{0}},
                {"mlp.down", Shard{1}},       {"head", Shard{0}}};
   if (parallel.sequence_parallel) s.block = Shard{0};
-  if (parallel.tp_sync_fraction < 1)
+  if (parallel.tp_sync_fraction < 1 || parallel.streams > 1)
     s.block = Private{static_cast<std::int64_t>(parallel.tp_sync_fraction * static_cast<double>(model.hidden))};
   return s;
 }
@@ -113,9 +114,9 @@ Strategy parse_strategy(std::string_view yaml, std::string_view name) {
         if (!item.second.IsMap() || item.second.size() != 1 || !item.second["block"])
           fail(name, item.second.Mark(), "'activations' must be a map with the one key block");
         s.block = tensor_axis_placement(item.second["block"], name, "block");
-        if (!is_replicate(s.block) && !is_shard(s.block, 0))
+        if (is_partial(s.block) || (is_shard(s.block) && !is_shard(s.block, 0)))
           fail(name, item.second.Mark(),
-               fmt::format("activations between blocks cannot be {} (allowed: replicate, shard(sequence))",
+               fmt::format("activations between blocks cannot be {} (allowed: replicate, shard(sequence), private(N))",
                            to_string(s.block)));
       } else
         fail(name, item.first.Mark(), fmt::format("unknown key '{}' (allowed: name, weights, activations)", key));
@@ -124,6 +125,10 @@ Strategy parse_strategy(std::string_view yaml, std::string_view name) {
     fail(name, e.mark, e.msg);
   }
   return s;
+}
+
+Strategy strategy_of(ModelConfig const& model, ParallelConfig const& parallel) {
+  return parallel.strategy.empty() ? megatron_strategy(model, parallel) : read_strategy(parallel.strategy);
 }
 
 Strategy read_strategy(std::string const& path) {

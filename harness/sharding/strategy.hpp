@@ -27,6 +27,9 @@ struct Strategy {
 /// configured.
 Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& parallel);
 
+/// The strategy that a configuration asks for: its file, or Megatron's cut.
+Strategy strategy_of(ModelConfig const& model, ParallelConfig const& parallel);
+
 /// Reads a strategy file. Throws InputError naming file, key and what is allowed.
 Strategy read_strategy(std::string const& path);
 Strategy parse_strategy(std::string_view yaml, std::string_view name);

@@ -127,7 +127,7 @@ class StagePlayer {
   PlayOp prepared(Op const& op, double duration) {
     PlayOp play;
     auto const touch = [&](TensorRef const& ref) {
-      auto const& place = plan_.places[static_cast<std::size_t>(p_.storage_of(ref.id))];
+      auto const& place = plan_.places[static_cast<std::size_t>(ref.id)];
       return PlayOp::Touch{place.first_instance, place.instance_of.empty() ? nullptr : &place.instance_of};
     };
     for (auto const* refs : {&op.inputs, &op.after})

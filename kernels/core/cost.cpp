@@ -188,4 +188,9 @@ OpCost expert_rows_cost(double entries, std::int64_t experts) {
   return {entries, fp32_bytes * (2 * entries + static_cast<double>(experts))};
 }
 
+OpCost dropout_cost(std::int64_t rows, std::int64_t cols, Dtype dtype, bool bias, bool residual) {
+  return {4 * product(rows, cols),
+          size(dtype) * ((residual ? 3 : 2) * product(rows, cols) + (bias ? static_cast<double>(cols) : 0))};
+}
+
 }  // namespace shardbench

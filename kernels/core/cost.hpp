@@ -113,5 +113,7 @@ OpCost permute_cost(double tokens, double sorted, std::int64_t cols, Dtype dtype
 OpCost combine_weights_cost(double tokens, double sorted, std::int64_t cols, Dtype dtype);
 /// Places of `entries` rows among `experts`.
 OpCost expert_rows_cost(double entries, std::int64_t experts);
+/// 4 FLOPs an element (bias, mask, scale, sum); x read, out written, the residual read too where there is one.
+OpCost dropout_cost(std::int64_t rows, std::int64_t cols, Dtype dtype, bool bias, bool residual);
 
 }  // namespace shardbench

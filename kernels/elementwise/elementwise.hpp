@@ -24,13 +24,15 @@ struct ColumnSumArgs {
   Dtype dtype = Dtype::f32;
 };
 
-/// Copies a block of `rows` x `cols` elements between two row strides, converting dtype: packing, slicing, casting.
+/// Copies a block of `rows` x `cols` elements between two row strides, times `scale` (floats only, unless it is 1),
+/// converting dtype: packing, slicing, casting.
 struct CopyBlockArgs {
   void const* from = nullptr;
   void* to = nullptr;
   std::int64_t rows = 0, cols = 0, from_stride = 0, to_stride = 0;
   Dtype from_dtype = Dtype::f32;
   Dtype to_dtype = Dtype::f32;
+  float scale = 1;
 };
 
 /// out[0] (fp32) = sum of squares of x; added to when `accumulate` (gradient norms).

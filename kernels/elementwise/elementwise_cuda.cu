@@ -42,12 +42,14 @@ struct Convert {
   From const* from;
   To* to;
   std::int64_t cols, from_stride, to_stride;
+  float scale;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
     std::int64_t const row = i / cols, col = i - row * cols;
     float value[width];
     load<width>(from + row * from_stride + col, value);
+    for (int j = 0; j < width; ++j) value[j] *= scale;
     store<width>(to + row * to_stride + col, value);
   }
 };
@@ -121,7 +123,7 @@ void copy_block(Stream& stream, CopyBlockArgs const& args) {
   declare_access(stream.native(),
                  {reads(args.from, span_bytes(args.rows, args.cols, args.from_stride, bytes_of(args.from_dtype))),
                   writes(args.to, span_bytes(args.rows, args.cols, args.to_stride, bytes_of(args.to_dtype)))});
-  if (args.from_dtype == args.to_dtype) return move_block(queue, args);
+  if (args.from_dtype == args.to_dtype && args.scale == 1) return move_block(queue, args);
   with_float_type(args.from_dtype, [&](auto from) {
     with_float_type(args.to_dtype, [&](auto to) {
       using From = decltype(from);
@@ -130,7 +132,7 @@ void copy_block(Stream& stream, CopyBlockArgs const& args) {
       bool const wide = all_aligned(args.from, args.to) && args.cols % width == 0 && args.from_stride % width == 0 &&
                         args.to_stride % width == 0;
       Convert<From, To> const body{static_cast<From const*>(args.from), static_cast<To*>(args.to), args.cols,
-                                   args.from_stride, args.to_stride};
+                                   args.from_stride, args.to_stride, args.scale};
       for_each<width>(body, args.rows * args.cols, wide, queue);
     });
   });

@@ -25,7 +25,7 @@ void convert_rows(CopyBlockArgs const& args) {
   for (std::int64_t r = 0; r < args.rows; ++r) {
     From const* const from = static_cast<From const*>(args.from) + r * args.from_stride;
     To* const to = static_cast<To*>(args.to) + r * args.to_stride;
-    for (std::int64_t c = 0; c < args.cols; ++c) to[c] = from_float<To>(to_float(from[c]));
+    for (std::int64_t c = 0; c < args.cols; ++c) to[c] = from_float<To>(args.scale * to_float(from[c]));
   }
 }
 
@@ -71,7 +71,7 @@ void column_sum(ColumnSumArgs const& args) {
 
 void copy_block(CopyBlockArgs const& args) {
   if (args.rows == 0 || args.cols == 0) return;
-  if (args.from_dtype == args.to_dtype) {
+  if (args.from_dtype == args.to_dtype && args.scale == 1) {
     copy_rows(args);
     return;
   }

@@ -64,6 +64,8 @@ KernelSet const& host_kernels() {
       .split_keys = run_on_gpu<cuda::split_keys>,
       .best_token = run_on_gpu<cuda::best_token>,
       .pick_token = run_on_gpu<cuda::pick_token>,
+      .dropout = run_on_gpu<cuda::dropout>,
+      .clip_factor = run_on_gpu<cuda::clip_factor>,
   };
   return set;
 }

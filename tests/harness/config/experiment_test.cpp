@@ -81,7 +81,8 @@ TEST(Fields, EveryFieldReadsItsOwnText) {
       "--dp 2 --tp 4 "
       "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --sequence-parallel "
       "--tp-sync-fraction 0.3 "
-      "--tp-overlap chunked --schedule zb-h1 --recompute full --recompute-layers 1 --strategy a.yaml --scope layer "
+      "--tp-overlap chunked --tp-overlap-chunks 2 --dropout 0.1 --clip-grad 1 --schedule zb-h1 --recompute full "
+      "--recompute-layers 1 --strategy a.yaml --scope layer "
       "--phase decode --context 100 "
       "--attention cudnn --nccl-algo NVLSTree --nccl-proto LL128 --nccl-channels 8 --share-gpu --cuda-graph "
       "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check --verify-collectives "
@@ -172,9 +173,9 @@ TEST(Cases, P05_MicrobatchesAndStages) {
             "schedule: 10 microbatches are not a multiple of pp 4 (interleaved); legal: multiples of 4");
   EXPECT_EQ(resolved_refusal("--pp 4 --vpp 2 --global-batch 12"), "");
   EXPECT_TRUE(
-      contains(resolved_refusal("--pp 4 --schedule dualpipe --global-batch 5"), "even number of at least pp 4"));
+      contains(resolved_refusal("--pp 4 --schedule dualpipe --global-batch 5"), "even number of at least 2*pp = 8"));
   EXPECT_TRUE(
-      contains(resolved_refusal("--pp 4 --schedule dualpipe --global-batch 2"), "even number of at least pp 4"));
+      contains(resolved_refusal("--pp 4 --schedule dualpipe --global-batch 2"), "even number of at least 2*pp = 8"));
   EXPECT_EQ(resolved_refusal("--pp 4 --schedule dualpipe --global-batch 8"), "");
 }
 

@@ -9,26 +9,12 @@
 #include "harness/program/count.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/exec/expect_parity.hpp"
 #include "tests/harness/exec/small_models.hpp"
 #include "tests/harness/exec/world.hpp"
 
 namespace shardbench::test {
 namespace {
-
-std::string name_of(Experiment const& e) { return fmt::format("{}: {}", e.model.name, command_flags(e)); }
-
-void expect_parity(Experiment const& e) {
-  SCOPED_TRACE(name_of(e));
-  auto const device = make_host_device();
-  Runner runner(lower(e, world().rank()), *device, world());
-  ParityReport const report = check_parity(runner, e, *device, world());
-  EXPECT_EQ(report.problem, "");
-  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
-  if (e.scope == Scope::model) {
-    EXPECT_GT(report.reference_loss, 0.5 * std::log(300.0));
-    EXPECT_LT(report.reference_loss, 2 * std::log(300.0));
-  }
-}
 
 ModelConfig model_of(bool llama, ParallelConfig const& p) {
   std::int64_t const layers = std::max<std::int64_t>(p.pp, 4);

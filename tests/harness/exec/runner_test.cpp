@@ -60,6 +60,50 @@ INSTANTIATE_TEST_SUITE_P(Models, Gradients,
                          testing::Values(small_gpt, plain_llama, small_qwen3, small_gemma2, small_neox, small_falcon, small_latent,
                                          small_latent_lite));
 
+// The reference of partially synchronised tensor parallelism is a function of its weights like any other.
+TEST(Streams, GradientsAreTheSlopesOfTheLoss) {
+  Experiment e = small_experiment(small_gpt(2), cut(1, 1, 1));
+  e.parallel.streams = 2;
+  e.parallel.tp_sync_fraction = 0.5;
+  Alone one(e);
+  double const loss = one.loss();
+  EXPECT_NEAR(loss, std::log(300.0), 0.6);
+  for (Parameter const& p : one.runner.program().parameters) {
+    std::vector<float> const weight = one.runner.read(p.weight);
+    one.loss();
+    std::vector<float> const gradient = one.runner.read(p.gradient);
+    double length = 0;
+    for (float const g : gradient) length += static_cast<double>(g) * static_cast<double>(g);
+    length = std::sqrt(length);
+    double const step = std::min(0.015, 0.02 / length);
+    if (2 * step * length < 2e-4) continue;
+    auto const at = [&](double distance) {
+      std::vector<float> moved = weight;
+      for (std::size_t i = 0; i < moved.size(); ++i)
+        moved[i] += static_cast<float>(distance * static_cast<double>(gradient[i]) / length);
+      one.runner.write(p.weight, moved);
+      return one.loss();
+    };
+    double const slope = (at(step) - at(-step)) / (2 * step);
+    one.runner.write(p.weight, weight);
+    EXPECT_NEAR(slope, length, 0.03 * length + 1e-5) << p.name;
+  }
+}
+
+TEST(Streams, AllChannelsSynchronisedIsTheModelItself) {
+  for (bool const llama : {false, true}) {
+    Experiment e = small_experiment(llama ? small_llama(2) : small_gpt(2), cut(1, 1, 1));
+    Alone plain(e);
+    double const loss = plain.loss();
+    e.parallel.streams = 4;
+    Alone streams(e);
+    EXPECT_NEAR(streams.loss(), loss, 1e-5);
+    e.parallel.tp_sync_fraction = 0.5;
+    Alone partial(e);
+    EXPECT_GT(std::abs(partial.loss() - loss), 1e-3) << "with private channels it is another model";
+  }
+}
+
 TEST(Runner, MicrobatchesAddUpToTheBatch) {
   std::vector<std::vector<float>> reference;
   double loss = 0;

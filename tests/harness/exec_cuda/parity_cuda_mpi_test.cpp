@@ -127,6 +127,34 @@ TEST_F(EmulatedParity, ShardedStates) {
   }
 }
 
+TEST_F(EmulatedParity, PartialSynchronisationClippingAndDropout) {
+  ParallelConfig p = cut(ranks() / 2, 2, 1);
+  p.tp_sync_fraction = 0.25;
+  Experiment e = emulated_experiment(small_gpt(2), p);
+  e.clip_grad = 0.1;
+  e.dropout = 0.1;
+  expect_parity(*job_, e, 2);
+  p = cut(ranks(), 1, 1);
+  p.zero_stage = 3;
+  e = emulated_experiment(small_llama(2), p);
+  e.clip_grad = 0.1;
+  e.precision = Dtype::bf16;
+  expect_parity(*job_, e, 1);
+}
+
+TEST_F(EmulatedParity, TensorOverlap) {
+  for (bool const sp : {false, true}) {
+    ParallelConfig p = cut(1, 2, ranks() / 2);
+    p.tp_overlap = "chunked";
+    p.sequence_parallel = sp;
+    expect(gpt_for(p), p);
+    expect(llama_for(p), p);
+    emulation::set_delay_seed(3u + static_cast<unsigned>(world().rank()));
+    expect(llama_for(p), p);
+    emulation::set_delay_seed(0);
+  }
+}
+
 TEST_F(EmulatedParity, Bfloat16) {
   for (ParallelConfig const& p : all_products(ranks())) {
     Experiment e = emulated_experiment(p.tp % 4 == 0 || p.dp % 2 == 0 ? llama_for(p) : gpt_for(p), p);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/harness/program/programs.hpp"
 
@@ -29,6 +30,27 @@ TEST(Traffic, TensorParallelBlocksReduceFourTimes) {
       EXPECT_NEAR(traffic.wire_bytes, traffic.payload_bytes * 2 * static_cast<double>(tp - 1) / static_cast<double>(tp), 1e-6);
       EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_reduce), traffic.payload_bytes);
     }
+}
+
+TEST(Traffic, PartialSynchronisationMovesItsShareOfTheChannels) {
+  for (double const fraction : {0.75, 0.5, 0.25, 0.3})
+    for (std::int64_t const tp : {2, 8}) {
+      ParallelConfig c = cut(1, tp, 1);
+      c.tp_sync_fraction = fraction;
+      StepProgram const p = lower(layers_only(small_llama(3), c), 0);
+      double const synced = std::floor(fraction * hidden);
+      // Two row-parallel outputs a block, forwards and backwards.
+      EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_reduce, ".reduce"), 4 * seq * synced * 2 * 3 * 8);
+      // Ranks normalise different streams, so the norms' gradients are summed; then the KV heads that ranks share.
+      double const norms = 3 * 2 * hidden * 4, heads = payload_of(p, Axis::tp, OpKind::all_reduce, ".kv_replicas");
+      EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_reduce), 4 * seq * synced * 2 * 3 * 8 + norms + heads);
+      EXPECT_EQ(counted(p).model_flops, counted(lower(layers_only(small_llama(3), cut(1, tp, 1)), 0)).model_flops);
+    }
+  // With embedding and head: one all-reduce of all channels where the blocks begin, backwards.
+  ParallelConfig c = cut(1, 2, 1);
+  c.tp_sync_fraction = 0.5;
+  StepProgram const p = lower(small_experiment(small_llama(3), c), 0);
+  EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_reduce, "residual.enter"), 8 * seq * hidden * 4);
 }
 
 TEST(Traffic, SequenceParallelismScattersAndGathersTheSameBytes) {

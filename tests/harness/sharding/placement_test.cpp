@@ -44,13 +44,15 @@ TEST(Placement, TransitionTable) {
   EXPECT_THROW(transition_between(r, p), Error);
   EXPECT_THROW(transition_between(s0, p), Error);
   EXPECT_THROW(transition_between(own, r), Error);
-  EXPECT_THROW(transition_between(r, own), Error);
+  EXPECT_EQ(transition_between(r, own), Transition::private_copy);
+  EXPECT_THROW(transition_between(s0, own), Error);
   EXPECT_THROW(transition_between(p, Partial{PartialOp::max}), Error);
 }
 
 TEST(Placement, GradientOfAPartialSumIsReplicated) {
   EXPECT_EQ(gradient_placement(Partial{}), Placement{Replicate{}});
-  for (Placement const& p : {Placement{Replicate{}}, Placement{Shard{1}}, Placement{Private{3}}}) EXPECT_EQ(gradient_placement(p), p);
+  EXPECT_EQ(gradient_placement(Private{3}), Placement{Partial{}});
+  for (Placement const& p : {Placement{Replicate{}}, Placement{Shard{1}}}) EXPECT_EQ(gradient_placement(p), p);
 }
 
 // Case S06: the rule of torch.chunk.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/program/count.hpp"
 #include "harness/program/hazards.hpp"
 #include "harness/program/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
@@ -58,6 +59,35 @@ TEST(Simulate, TensorParallelCollectivesAreMostlyExposed) {
   EXPECT_DOUBLE_EQ(r.stages[0].breakdown.comm_ms, 5 * comm);
   EXPECT_LE(r.step_ms, compute + 5 * comm);
   EXPECT_GT(r.stages[0].breakdown.exposed_comm_ms, 0.5 * 5 * comm);
+}
+
+/// Times in proportion to the work: products by FLOPs, collectives by bytes.
+class Proportional final : public DurationModel {
+ public:
+  double compute_ms(StepProgram const&, Op const& op, bool) const final {
+    auto const* s = std::get_if<GemmShape>(&op.shape);
+    return s ? 1e-5 * static_cast<double>(s->m * s->n * s->k) : 0;
+  }
+  double collective_ms(StepProgram const& p, Op const& op) const final { return 1e-4 * collective_payload(p, op); }
+  double transfer_ms(StepProgram const&, Op const&) const final { return 0; }
+};
+
+TEST(Simulate, PiecesOfTensorParallelCollectivesHideBehindProducts) {
+  for (bool const sp : {false, true}) {
+    double exposed[2], comm[2];
+    for (int pieces = 0; pieces < 2; ++pieces) {
+      ParallelConfig p = test::cut(1, 2, 1);
+      p.sequence_parallel = sp;
+      if (pieces) p.tp_overlap = "chunked";
+      Experiment e = test::small_experiment(test::small_gpt(2), p);
+      e.scope = Scope::layer;
+      auto const r = simulate(programs_of(e), Proportional());
+      exposed[pieces] = r.stages[0].breakdown.exposed_comm_ms;
+      comm[pieces] = r.stages[0].breakdown.comm_ms;
+    }
+    EXPECT_NEAR(comm[0], comm[1], 1e-9 * comm[0]) << "the same bytes";
+    EXPECT_LT(exposed[1], 0.6 * exposed[0]) << (sp ? "sequence parallel" : "all-reduce");
+  }
 }
 
 TEST(Simulate, GradientBucketsHideBehindTheBackwardPass) {

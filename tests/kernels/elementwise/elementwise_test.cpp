@@ -58,6 +58,20 @@ TEST(CopyBlock, HostEqualsReferenceAndLeavesTheGaps) {
   }
 }
 
+TEST(CopyBlock, Scales) {
+  for (Dtype const from_dtype : storage_dtypes)
+    for (Dtype const to_dtype : storage_dtypes)
+      for (std::int64_t const cols : {13, 16}) {
+        Tensor const from = Tensor::random(from_dtype, 5 * 20, 1);
+        Tensor actual(to_dtype, 5 * cols), expected = actual;
+        CopyBlockArgs args{from.data(), actual.data(), 5, cols, 20, cols, from_dtype, to_dtype, 1.5f};
+        run(host_kernels().copy_block, args);
+        args.to = expected.data();
+        run(reference_kernels().copy_block, args);
+        EXPECT_TRUE(close(actual, expected, tolerance(to_dtype)));
+      }
+}
+
 TEST(CopyBlock, MovesIntegersAndRefusesToConvertThem) {
   std::vector<std::int32_t> const from{1, 2, 3, 4};
   std::vector<std::int32_t> to(4);

@@ -1,0 +1,105 @@
+// The global gradient norm and dropout do not depend on how a step is cut.
+#include "tests/harness/exec/expect_parity.hpp"
+
+namespace shardbench::test {
+namespace {
+
+/// Norm of the unsharded gradients, in double.
+double reference_norm(Experiment const& e) {
+  Experiment const whole = unsharded(e);
+  auto const device = make_host_device();
+  auto const self = make_self_communicator();
+  Runner runner(lower(whole, 0), *device, *self);
+  runner.initialize(e.seed);
+  runner.run_gradients();
+  runner.synchronize();
+  double sum = 0;
+  for (Parameter const& p : runner.program().parameters)
+    if (!p.copy)
+      for (float const g : runner.read(p.gradient)) sum += static_cast<double>(g) * static_cast<double>(g);
+  return std::sqrt(sum);
+}
+
+void expect_norm(Experiment const& e, double expected) {
+  SCOPED_TRACE(name_of(e));
+  auto const device = make_host_device();
+  Runner runner(lower(e, world().rank()), *device, world());
+  runner.initialize(e.seed);
+  runner.run_gradients();
+  runner.run_optimizer(1);
+  runner.synchronize();
+  double const norm = std::sqrt(static_cast<double>(runner.read(runner.program().gradient_squares).front()));
+  // Gradients themselves differ by rounding.
+  EXPECT_NEAR(norm, expected, 1e-6 * expected);
+  EXPECT_NEAR(runner.read(runner.program().clip_factor).front(), std::min(1.0, e.clip_grad / norm), 1e-5);
+}
+
+std::vector<ParallelConfig> cuts_with_everything() {
+  std::int64_t const n = world().size();
+  std::vector<ParallelConfig> cuts = all_products(n);
+  for (int stage = 1; stage <= 3; ++stage)
+    for (ParallelConfig p : {cut(n, 1, 1), cut(n / 2, 2, 1)}) {
+      p.zero_stage = p.dp > 1 ? stage : 0;
+      p.sequence_parallel = p.tp > 1 && stage == 2;
+      cuts.push_back(p);
+    }
+  if (n < 8) cuts.push_back(cut(n / 2, 1, 2, ScheduleKind::dualpipe));
+  cuts.push_back(cut(1, n / 2, 2, ScheduleKind::zb_v));
+  return cuts;
+}
+
+// Case N03: replicated parameters count once, sharded ones all, whatever tp and pp.
+TEST(ClipGrad, N03TheNormIsTheSameOnEveryCut) {
+  for (bool const llama : {true, false}) {
+    ModelConfig model = llama ? small_llama(8) : small_gpt(8);
+    double expected = 0;
+    for (ParallelConfig const& p : cuts_with_everything()) {
+      if (!llama && (p.zero_stage == 3 || p.schedule == ScheduleKind::dualpipe || p.schedule == ScheduleKind::zb_v)) continue;
+      Experiment e = small_experiment(model, p);
+      e.clip_grad = 0.5;
+      if (expected == 0) expected = reference_norm(e);
+      expect_norm(e, expected);
+    }
+  }
+}
+
+TEST(ClipGrad, WeightsAreThoseOfTheUnshardedStep) {
+  std::int64_t const n = world().size();
+  for (double const clip : {0.01, 1e6}) {
+    Experiment e = small_experiment(small_gpt(2), cut(n / 2, 2, 1));
+    e.clip_grad = clip;
+    expect_parity(e);
+    e = small_experiment(small_llama(2), cut(n / 2, 1, 2));
+    e.parallel.zero_stage = n > 2 ? 1 : 0;
+    e.precision = Dtype::bf16;
+    e.clip_grad = clip;
+    expect_parity(e);
+  }
+}
+
+TEST(Dropout, TheSameElementsGoOnEveryCut) {
+  for (ParallelConfig p : all_products(world().size()))
+    for (bool const more : {false, true}) {
+      if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
+      p.sequence_parallel = more && p.tp > 1;
+      p.recompute = more ? Recompute::full : Recompute::none;
+      p.zero_stage = more && p.dp > 1 && p.pp == 1 ? 3 : 0;
+      std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
+      Experiment e = small_experiment(more ? small_llama(layers) : small_gpt(layers), p);
+      e.dropout = 0.1;
+      e.micro_batch = world().size() < 8 ? 2 : 1;
+      expect_parity(e);
+    }
+}
+
+TEST(Dropout, StreamsOfOneTokenDropTheSameElements) {
+  ParallelConfig p = cut(1, world().size(), 1);
+  p.tp_sync_fraction = 0.5;
+  Experiment e = small_experiment(small_gpt(2), p);
+  e.dropout = 0.2;
+  e.micro_batch = 2;
+  expect_parity(e);
+}
+
+}  // namespace
+}  // namespace shardbench::test

@@ -1,0 +1,32 @@
+#pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "harness/exec/parity.hpp"
+#include "harness/program/count.hpp"
+#include "harness/program/lower.hpp"
+#include "tests/harness/exec/small_models.hpp"
+#include "tests/harness/exec/world.hpp"
+
+namespace shardbench::test {
+
+inline std::string name_of(Experiment const& e) { return fmt::format("{}: {}", e.model.name, command_flags(e)); }
+
+/// A step on all ranks has the loss, gradients and weights of the unsharded one.
+inline void expect_parity(Experiment const& e, int steps = 2) {
+  SCOPED_TRACE(name_of(e));
+  auto const device = make_host_device();
+  Runner runner(lower(e, world().rank()), *device, world());
+  ParityReport const report = check_parity(runner, e, *device, world(), steps);
+  EXPECT_EQ(report.problem, "");
+  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+  if (e.scope == Scope::model) {
+    EXPECT_GT(report.reference_loss, 0.5 * std::log(static_cast<double>(e.model.vocab)));
+    EXPECT_LT(report.reference_loss, 2 * std::log(static_cast<double>(e.model.vocab)));
+  }
+}
+
+}  // namespace shardbench::test
