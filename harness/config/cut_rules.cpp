@@ -114,9 +114,10 @@ void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reaso
   if (!p.strategy.empty() && p.sequence_parallel)
     reasons.push_back("sequence-parallel: given with a strategy file; legal: false (the file says where blocks lie)");
   if (!p.strategy.empty() && p.tp_sync_fraction < 1)
-    reasons.push_back(fmt::format(
-        "tp-sync-fraction: {} given with a strategy file; legal: 1 (or activations: {{block: {{tp: private(N)}}}} there)",
-        p.tp_sync_fraction));
+    reasons.push_back(
+        fmt::format("tp-sync-fraction: {} given with a strategy file; legal: 1 (or activations: {{block: {{tp: "
+                    "private(N)}}}} there)",
+                    p.tp_sync_fraction));
   if (p.tp_overlap != "none" && p.tp_overlap != "chunked")
     reasons.push_back(fmt::format("tp-overlap: {} given; legal: none, chunked", p.tp_overlap));
   if (p.recompute_layers > 0 && p.recompute == Recompute::none)

@@ -214,9 +214,9 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
     need[tp_axis] = Replicate{};
   if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
   bool const chunked = overlap_chunks_ > 1 && (is_shard(placement, 0) || (is_shard(placement, 1) && joins_block(spec)));
+  auto const [weight, bias] = linear_weights(spec, placement);  // first: it is what names an impossible cut
   // Where the gather is cut in pieces, the pieces are gathered between the products.
   if (!chunked || !gathers_rows(x, placement)) x = redistribute(x, need, spec.name + ".input");
-  auto const [weight, bias] = linear_weights(spec, placement);
   if (chunked) return overlapped_linear(x, spec, placement, weight, bias);
   auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
   Layout layout = need;
@@ -226,8 +226,8 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
   for (auto const& s : spec.sections) global += s.padded_rows;
   Value const y = new_value(spec.name, state(x).rows, p.rows, global, layout);
   GemmShape const shape{state(x).rows, p.rows, p.cols, false, true};
-  // The bias is a term of the sum, so where the sum is spread over ranks one of them adds it. Private channels never see
-  // the whole sum: each rank adds it there, when the branch joins the stream.
+  // The bias is a term of the sum, so where the sum is spread over ranks one of them adds it. Private channels never
+  // see the whole sum: each rank adds it there, when the branch joins the stream.
   bool const late = private_block() && input_cut;
   if (late) state(y).late_bias = bias;
   bool const adds_bias = bias >= 0 && !late && (!is_shard(placement, 1) || program_.coordinate[tp_axis] == 0);

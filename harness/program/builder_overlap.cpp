@@ -60,7 +60,8 @@ TensorRef GraphBuilder::product_then_reduce(Product const& p, TensorRef x, std::
     for (std::int64_t r = 0; r < n; ++r)
       product(p, {x.id, x.offset + (r * mine + range.begin) * p.inputs, 0}, range.size,
               {from.id, r * range.size * p.outputs, 0});
-    emit(make_collective(OpKind::reduce_scatter, group, range.size * n * p.outputs, program_.precision, name, from, to));
+    emit(
+        make_collective(OpKind::reduce_scatter, group, range.size * n * p.outputs, program_.precision, name, from, to));
   }
   return y;
 }
@@ -91,10 +92,13 @@ Value GraphBuilder::overlapped_linear(Value x, LinearSpec const& spec, Placement
   auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
   bool const rows_cut = is_shard(placement, 1), gathers = gathers_rows(x, placement);
   bool const adds_bias = bias >= 0 && (!rows_cut || program_.coordinate[tp_axis] == 0);
-  Product const forward{spec.name, p.weight,
-                        adds_bias ? TensorRef{program_.parameters[static_cast<std::size_t>(bias)].weight, 0, 0}
-                                  : TensorRef{},
-                        p.rows, p.cols, true};
+  Product const forward{
+      spec.name,
+      p.weight,
+      adds_bias ? TensorRef{program_.parameters[static_cast<std::size_t>(bias)].weight, 0, 0} : TensorRef{},
+      p.rows,
+      p.cols,
+      true};
   std::int64_t const rows = state(x).rows, n = program_.degree[tp_axis];
   Layout layout = state(x).layout;
   layout[tp_axis] = rows_cut ? block_[tp_axis] : Placement{Shard{feature_dim}};

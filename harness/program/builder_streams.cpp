@@ -1,5 +1,5 @@
-// Partially synchronised tensor parallelism: at the sync point only the first channels of a partial sum are reduced, the
-// others stay each rank's own. Its unsharded reference holds the ranks' residual streams side by side: a row of the
+// Partially synchronised tensor parallelism: at the sync point only the first channels of a partial sum are reduced,
+// the others stay each rank's own. Its unsharded reference holds the ranks' residual streams side by side: a row of the
 // tensor [tokens, streams * cols] is a token's streams one after the other, so that norms and attention see streams as
 // samples, and a cut weight is the whole weight with every other stream's part of its operand set to zero.
 #include <fmt/format.h>
@@ -18,8 +18,9 @@ void GraphBuilder::check_private_cut(LinearSpec const& spec, Layout const& input
   // Streams of one rank keep no layout: there the check was made when the ranks' program was built.
   bool const fits = streams_ > 1 ? is_shard(placement) : is_shard(placement, inside ? 1 : 0);
   if (!fits)
-    throw IllegalConfig(fmt::format("{}: {} does not fit activations that are {} between blocks (allowed: {})", spec.role,
-                                    to_string(placement), to_string(strategy_.block), inside ? "shard(1)" : "shard(0)"));
+    throw IllegalConfig(fmt::format("{}: {} does not fit activations that are {} between blocks (allowed: {})",
+                                    spec.role, to_string(placement), to_string(strategy_.block),
+                                    inside ? "shard(1)" : "shard(0)"));
 }
 
 TensorRef GraphBuilder::temporary(std::string const& name, std::int64_t rows, std::int64_t cols) {
@@ -28,7 +29,8 @@ TensorRef GraphBuilder::temporary(std::string const& name, std::int64_t rows, st
 
 TensorRef GraphBuilder::sync_part(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t synced,
                                   std::string const& name) {
-  auto const scale = static_cast<float>(std::sqrt(static_cast<double>(program_.degree[static_cast<std::size_t>(Axis::tp)])));
+  auto const scale =
+      static_cast<float>(std::sqrt(static_cast<double>(program_.degree[static_cast<std::size_t>(Axis::tp)])));
   std::int32_t const group = group_id("tp");
   TensorRef const y = temporary(name, rows, cols), first = temporary(name + ".synced", rows, synced);
   if (synced > 0) {
@@ -56,8 +58,7 @@ TensorRef GraphBuilder::sum_of_streams(TensorRef x, std::int64_t rows, std::int6
 
 TensorRef GraphBuilder::copy_to_streams(TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name) {
   TensorRef const y = temporary(name, rows * streams_, cols);
-  for (std::int64_t r = 0; r < streams_; ++r)
-    pack(x, rows, cols, cols, {y.id, r * cols, 0}, streams_ * cols, name);
+  for (std::int64_t r = 0; r < streams_; ++r) pack(x, rows, cols, cols, {y.id, r * cols, 0}, streams_ * cols, name);
   return y;
 }
 
@@ -99,9 +100,7 @@ Value GraphBuilder::expand_streams(Value x) {
   std::int64_t const rows = state(x).rows, cols = state(x).cols;
   TensorRef const y_ref = copy_to_streams(state(x).ref, rows, cols, "streams");
   Value const y = value_of(y_ref, "streams", rows * streams_, cols, cols, state(x).layout);
-  on_backward([=, this] {
-    accumulate(x, sum_of_streams(take_gradient(y), rows, cols, "streams"), state(x).layout);
-  });
+  on_backward([=, this] { accumulate(x, sum_of_streams(take_gradient(y), rows, cols, "streams"), state(x).layout); });
   return y;
 }
 
@@ -109,9 +108,8 @@ Value GraphBuilder::sum_streams(Value x) {
   std::int64_t const rows = state(x).rows / streams_, cols = state(x).cols;
   TensorRef const y_ref = sum_of_streams(state(x).ref, rows, cols, "streams.sum");
   Value const y = value_of(y_ref, "streams.sum", rows, cols, cols, state(x).layout);
-  on_backward([=, this] {
-    accumulate(x, copy_to_streams(take_gradient(y), rows, cols, "streams.sum"), state(x).layout);
-  });
+  on_backward(
+      [=, this] { accumulate(x, copy_to_streams(take_gradient(y), rows, cols, "streams.sum"), state(x).layout); });
   return y;
 }
 
@@ -119,9 +117,7 @@ Value GraphBuilder::own_blocks(Value x, std::string const& name) {
   std::int64_t const rows = state(x).rows / streams_, cols = state(x).cols;
   TensorRef const y_ref = keep_own_blocks(state(x).ref, rows, cols, name);
   Value const y = value_of(y_ref, name, rows * streams_, cols, state(x).global_cols, state(x).layout);
-  on_backward([=, this] {
-    accumulate(x, keep_own_blocks(take_gradient(y), rows, cols, name), state(x).layout);
-  });
+  on_backward([=, this] { accumulate(x, keep_own_blocks(take_gradient(y), rows, cols, name), state(x).layout); });
   return y;
 }
 

@@ -34,7 +34,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> counted_ranges(StepProgram co
     for (ParameterSection const& s : parameter.sections) {
       bool const speaks = parameter.expert || tp % s.tp_copies == 0;
       std::int64_t const rows = std::clamp<std::int64_t>(s.global_rows - s.row_begin, 0, s.rows);
-      std::int64_t const begin = std::max(at, bucket.shard_begin), end = std::min(at + rows * parameter.cols, shard_end);
+      std::int64_t const begin = std::max(at, bucket.shard_begin),
+                         end = std::min(at + rows * parameter.cols, shard_end);
       at += s.rows * parameter.cols;
       if (speaks && begin < end) ranges.emplace_back(begin, end);
     }

@@ -290,7 +290,8 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
     case Transition::partial_sync: {
       std::int64_t const synced = std::get<Private>(step.to).synced;
       if (synced > cols)
-        throw IllegalConfig(fmt::format("{}: {} has more channels than the {} there are", name, to_string(step.to), cols));
+        throw IllegalConfig(
+            fmt::format("{}: {} has more channels than the {} there are", name, to_string(step.to), cols));
       return sync_part(x, rows, cols, synced, name);
     }
     case Transition::private_copy:

@@ -146,9 +146,8 @@ class GraphBuilder {
     Layout layout;
     std::int32_t layer = -1;  ///< of the op that made it
     std::optional<Gradient> gradient;
-    Value gathered_from;  ///< the sequence-cut value this one was gathered from
-    Value moved;          ///< this value in the layout that was asked for last
-    Value gathered_from;         ///< the sequence-cut value this one was gathered from
+    Value gathered_from;          ///< the sequence-cut value this one was gathered from
+    Value moved;                  ///< this value in the layout that was asked for last
     std::int32_t late_bias = -1;  ///< bias that `join` adds: private channels have it after the synchronisation
   };
 
@@ -193,7 +192,8 @@ class GraphBuilder {
   /// all of them.
   TensorRef piece(TensorRef whole, DimRange rows);
   void product(Product const& p, TensorRef from, std::int64_t rows, TensorRef to);
-  TensorRef product_then_reduce(Product const& p, TensorRef x, std::int64_t rows, bool scatter, std::string const& name);
+  TensorRef product_then_reduce(Product const& p, TensorRef x, std::int64_t rows, bool scatter,
+                                std::string const& name);
   TensorRef gather_then_product(Product const& p, TensorRef x, std::int64_t mine, TensorRef whole,
                                 std::string const& name);
   Value overlapped_linear(Value x, LinearSpec const& spec, Placement const& placement, std::int32_t weight,
@@ -269,8 +269,8 @@ class GraphBuilder {
   TensorRef combine_gradient(TensorRef dy, TensorRef rows, MoeSizes const& s, TensorRef& dweights);
   void router_gradient(Value logits, MoeSizes const& s, TensorRef dweights);
   void rotate(TensorRef heads, std::int64_t stride, bool inverse);
-  /// Norms `count` vectors of `cols` in each row by themselves, with one weight [cols] for all; strides are those of the
-  /// operands.
+  /// Norms `count` vectors of `cols` in each row by themselves, with one weight [cols] for all; strides are those of
+  /// the operands.
   VectorNorm vector_norm(std::string const& name, std::int64_t rows, std::int64_t count, std::int64_t cols, TensorRef x,
                          TensorRef y, Layout layout);
   void vector_norm_backward(VectorNorm const& forward, TensorRef dy, TensorRef dx);

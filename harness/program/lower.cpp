@@ -22,7 +22,7 @@ namespace {
 /// Private channels go with blocks of two branches that each end in one row-parallel product.
 void refuse_private_channels(Experiment const& e) {
   ModelConfig const& m = e.model;
-  char const* const part = e.phase != PhaseKind::train        ? "a KV cache"
+  char const* const part = e.phase != PhaseKind::train       ? "a KV cache"
                            : e.parallel.tp_overlap != "none" ? "chunked tp-overlap"
                            : m.moe                           ? "experts"
                            : m.parallel_block                ? "parallel blocks"
@@ -30,8 +30,8 @@ void refuse_private_channels(Experiment const& e) {
                            : m.mla                           ? "latent attention"
                                                              : nullptr;
   if (part)
-    throw IllegalConfig(fmt::format("tp-sync-fraction: {} has no lowering with {} (allowed: 1)",
-                                    e.parallel.tp_sync_fraction, part));
+    throw IllegalConfig(
+        fmt::format("tp-sync-fraction: {} has no lowering with {} (allowed: 1)", e.parallel.tp_sync_fraction, part));
 }
 
 void refuse_what_has_no_lowering(Experiment const& e) {
@@ -41,11 +41,13 @@ void refuse_what_has_no_lowering(Experiment const& e) {
     throw IllegalConfig(
         fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
   if (e.phase != PhaseKind::train && e.scope != Scope::model)
-    throw IllegalConfig(fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
+    throw IllegalConfig(
+        fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
   if (e.phase != PhaseKind::train && c.cp > 1)
     throw IllegalConfig(fmt::format("cp: {} has no lowering for {} (allowed: 1)", c.cp, to_string(e.phase)));
   if (c.tp_overlap != "none" && e.phase != PhaseKind::train)
-    throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));
+    throw IllegalConfig(
+        fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));
   if (c.tp > 1 && is_private(strategy_of(e.model, c).block)) refuse_private_channels(e);
   if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
     throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
@@ -53,7 +55,8 @@ void refuse_what_has_no_lowering(Experiment const& e) {
     throw IllegalConfig(
         fmt::format("gradient-dtype: {} has no lowering yet (allowed: fp32)", to_string(e.gradient_dtype)));
   if (e.capacity > 0 && c.cp > 1)
-    throw IllegalConfig(fmt::format("capacity: {} with cp={} has no lowering yet (allowed: 0, dropless)", e.capacity, c.cp));
+    throw IllegalConfig(
+        fmt::format("capacity: {} with cp={} has no lowering yet (allowed: 0, dropless)", e.capacity, c.cp));
   if (e.model.moe && c.zero_stage == 3)
     throw IllegalConfig(fmt::format("zero: 3 of {}'s experts has no lowering yet (allowed: 0, 1, 2)", e.model.name));
   if (c.cp > 1 && c.cp_method != CpMethod::ring)
@@ -86,8 +89,8 @@ class Lowering {
 
   StepProgram lower() {
     bool const pipelined = (e_.parallel.pp > 1 || e_.parallel.vpp > 1) && !p_.inference;
-    p_.schedule = make_schedule(pipelined ? e_.parallel.schedule : ScheduleKind::gpipe, e_.parallel.pp,
-                                e_.parallel.vpp, p_.microbatches);
+    p_.schedule = make_schedule(pipelined ? e_.parallel.schedule : ScheduleKind::gpipe, e_.parallel.pp, e_.parallel.vpp,
+                                p_.microbatches);
     if (p_.schedule.stages == 1 && p_.schedule.chunks == 1) order_one_stage(p_.schedule);
     add_inputs();
     make_chunks();
@@ -265,15 +268,20 @@ class Lowering {
   void defer_unread_communication(std::vector<Op>& backward) const {
     auto const meets = [&](std::vector<TensorRef> const& a, std::vector<TensorRef> const& b) {
       return std::ranges::any_of(a, [&](TensorRef const& x) {
-        return std::ranges::any_of(b, [&](TensorRef const& y) { return x.valid() && y.valid() && p_.storage_of(x.id) == p_.storage_of(y.id); });
+        return std::ranges::any_of(b, [&](TensorRef const& y) {
+          return x.valid() && y.valid() && p_.storage_of(x.id) == p_.storage_of(y.id);
+        });
       });
     };
     for (auto i = backward.size(); i-- > 0;) {
       Op& op = backward[i];
       if (!is_communication(op.kind) || op.part != BackwardPart::input) continue;
-      bool const waited = std::any_of(backward.begin() + static_cast<std::ptrdiff_t>(i) + 1, backward.end(), [&](Op const& later) {
-        return later.part == BackwardPart::input && (meets(op.outputs, later.inputs) || meets(op.outputs, later.outputs) || meets(op.outputs, later.after));
-      });
+      bool const waited =
+          std::any_of(backward.begin() + static_cast<std::ptrdiff_t>(i) + 1, backward.end(), [&](Op const& later) {
+            return later.part == BackwardPart::input &&
+                   (meets(op.outputs, later.inputs) || meets(op.outputs, later.outputs) ||
+                    meets(op.outputs, later.after));
+          });
       if (!waited) op.part = BackwardPart::weight;
     }
   }

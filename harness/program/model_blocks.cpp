@@ -18,12 +18,9 @@ LinearSpec qkv_spec(ModelConfig const& m) {
 Value attention_branch(GraphBuilder& b, ModelConfig const& m, Value x, std::int64_t layer) {
   Value const attended = m.mla ? b.latent_attention(x, layer) : b.attention(b.linear(x, qkv_spec(m)), layer);
   std::int64_t const width = m.mla ? m.heads * m.mla->v_head_dim : m.query_width();
-  return b.linear(attended, {"attention.out",
-                             "attention.out",
-                             {{"", m.hidden, m.hidden, 0, false}},
-                             width,
-                             m.attention_out_bias,
-                             -1});
+  return b.linear(
+      attended,
+      {"attention.out", "attention.out", {{"", m.hidden, m.hidden, 0, false}}, width, m.attention_out_bias, -1});
 }
 
 /// Routed experts, and the shared ones that every token meets beside them.

@@ -93,9 +93,10 @@ Transition transition_between(Placement const& from, Placement const& to) {
   VALIDATE(!is_private(from), fmt::format("cannot redistribute {} to {} (private values have no global tensor)",
                                           to_string(from), to_string(to)));
   if (is_private(to)) {
-    VALIDATE(!is_shard(from), fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part, "
-                                          "only a whole tensor copied)",
-                                          to_string(from), to_string(to)));
+    VALIDATE(!is_shard(from),
+             fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part, "
+                         "only a whole tensor copied)",
+                         to_string(from), to_string(to)));
     return is_partial(from) ? Transition::partial_sync : Transition::private_copy;
   }
   if (is_partial(from)) return is_shard(to) ? Transition::reduce_scatter : Transition::all_reduce;

@@ -45,9 +45,12 @@ void dropout(Stream& stream, DropoutArgs const& args) {
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
     constexpr int width = pack_width<T>;
-    Dropout<T> const body{static_cast<T const*>(args.x),        static_cast<T const*>(args.bias),
-                          static_cast<T const*>(args.residual), static_cast<T*>(args.out),
-                          args.cols,                            dropout_mask(args)};
+    Dropout<T> const body{static_cast<T const*>(args.x),
+                          static_cast<T const*>(args.bias),
+                          static_cast<T const*>(args.residual),
+                          static_cast<T*>(args.out),
+                          args.cols,
+                          dropout_mask(args)};
     // A pack must not cross the end of a row.
     bool const wide = args.cols % width == 0 && all_aligned(args.x, args.bias, args.residual, args.out);
     for_each<width>(body, count, wide, cuda_stream(stream));

@@ -22,8 +22,8 @@ struct DropoutMask {
 };
 
 inline DropoutMask dropout_mask(DropoutArgs const& args) {
-  return {args.key,          args.positions, args.cols, args.batch, args.seq,
-          args.first_sample, args.copies,    args.rate, 1.0f / (1.0f - args.rate)};
+  return {args.key,  args.positions,           args.cols, args.batch, args.seq, args.first_sample, args.copies,
+          args.rate, 1.0f / (1.0f - args.rate)};
 }
 
 }  // namespace shardbench

@@ -94,6 +94,15 @@ TEST(Parity, OtherSchedules) {
   }
 }
 
+// Case N04: a vocabulary that tp does not divide is padded, and the padding takes no part in the loss.
+TEST(Parity, N04OddVocabulary) {
+  ModelConfig model = small_llama(1);
+  model.vocab = 257;
+  Experiment const e = small_experiment(model, cut(1, world().size(), 1));
+  EXPECT_EQ(padded_vocab(257, e.parallel.tp) % (128 * e.parallel.tp), 0);
+  expect_parity(e);
+}
+
 TEST(Parity, SeveralSamplesInAMicrobatch) {
   for (ParallelConfig const& p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) > 2) continue;

@@ -21,7 +21,8 @@ TEST(PartialTensorParallel, WithOtherAxesAndStates) {
   std::int64_t const n = world().size();
   if (n < 4) GTEST_SKIP() << "4 ranks needed";
   for (ParallelConfig p : {cut(n / 2, 2, 1), cut(1, 2, n / 2), cut(n / 4, 2, 2)}) {
-    ModelConfig const gpt = small_gpt(std::max<std::int64_t>(p.pp, 2)), llama = small_llama(std::max<std::int64_t>(p.pp, 2));
+    ModelConfig const gpt = small_gpt(std::max<std::int64_t>(p.pp, 2)),
+                      llama = small_llama(std::max<std::int64_t>(p.pp, 2));
     p = partial(p, 0.25);
     expect_parity(small_experiment(gpt, p));
     p.recompute = Recompute::full;
@@ -51,7 +52,8 @@ TEST(PartialTensorParallel, BlocksOnlyAndBfloat16AndSeveralSamples) {
 }
 
 TEST(PartialTensorParallel, AllChannelsIsTheSameProgramAsFullTensorParallelism) {
-  // A fraction of 1 asks for nothing else than tp; as private channels with all of them synchronised, the numbers agree.
+  // A fraction of 1 asks for nothing else than tp; as private channels with all of them synchronised, the numbers
+  // agree.
   std::int64_t const n = world().size();
   Experiment const full = small_experiment(small_gpt(2), cut(1, n, 1));
   EXPECT_EQ(full.parallel.tp_sync_fraction, 1);

@@ -34,6 +34,24 @@ Result compute(KernelSet const& kernels, CrossEntropyShape const& shape, float s
   return r;
 }
 
+// Case N01: sums over all tokens of all microbatches, divided once; the mean of the microbatches' means would be 2.75.
+TEST(CrossEntropy, N01AccumulatedLossWeighsTokensAlike) {
+  auto const sums_of = [](std::int64_t tokens, double total) {
+    Tensor sums(Dtype::f32, 2 * tokens);
+    for (std::int64_t t = 0; t < tokens; ++t)
+      sums.set(t, std::exp(1.0)), sums.set(tokens + t, 1 - total / static_cast<double>(tokens));
+    return sums;
+  };
+  std::vector<std::int32_t> const two(2, 0), six(6, 0);
+  Tensor const no_logits(Dtype::f32, 1);
+  Tensor first = sums_of(2, 8), second = sums_of(6, 9), loss(Dtype::f32, 1);
+  run(host_kernels().cross_entropy_loss,
+      CrossEntropyLossArgs{shape_of(no_logits, two, 1, 0, 1), first.floats(), loss.floats(), 1.0f / 8, false});
+  run(host_kernels().cross_entropy_loss,
+      CrossEntropyLossArgs{shape_of(no_logits, six, 1, 0, 1), second.floats(), loss.floats(), 1.0f / 8, true});
+  EXPECT_NEAR(loss.at(0), 2.125, 1e-5);
+}
+
 TEST(CrossEntropy, HostEqualsReference) {
   for (Dtype const dtype : storage_dtypes) {
     for (std::int64_t const columns : {8, 37, 300}) {

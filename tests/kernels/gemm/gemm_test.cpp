@@ -124,5 +124,39 @@ TEST(GroupedGemm, HostEqualsReference) {
   }
 }
 
+/// y = x W^T with the depth cut in two, each part rounded to bf16 and then added, as a row-parallel product is.
+Tensor product_of_parts(Tensor const& x, Tensor const& w, std::int64_t m, std::int64_t n, std::int64_t k,
+                        std::int64_t parts) {
+  Tensor sum(Dtype::bf16, m * n), part = sum;
+  for (std::int64_t p = 0; p < parts; ++p) {
+    GemmArgs args;
+    args.a = static_cast<std::byte const*>(x.data()) + p * (k / parts) * 2;
+    args.b = static_cast<std::byte const*>(w.data()) + p * (k / parts) * 2;
+    args.c = p == 0 ? sum.data() : part.data();
+    args.m = m, args.n = n, args.k = k / parts;
+    args.lda = args.ldb = k, args.ldc = n;
+    args.transpose_b = true;
+    args.input_dtype = args.output_dtype = Dtype::bf16;
+    run(host_kernels().gemm, args);
+    if (p > 0) run(host_kernels().add, AddArgs{sum.data(), part.data(), sum.data(), m * n, 1, Dtype::bf16});
+  }
+  return sum;
+}
+
+// Case N05: another order of summation moves a bf16 result by a few roundings, and by nothing where all is exact.
+TEST(Gemm, N05RowParallelProductsDifferByRoundingOnly) {
+  constexpr std::int64_t m = 4, n = 8, k = 4096;
+  Tensor const x = Tensor::random(Dtype::bf16, m * k, 1), w = Tensor::random(Dtype::bf16, n * k, 2);
+  for (std::int64_t const tp : {2, 4}) {
+    Tensor const whole = product_of_parts(x, w, m, n, k, 1), cut = product_of_parts(x, w, m, n, k, tp);
+    EXPECT_TRUE(close(cut, whole, unit_roundoff(Dtype::bf16) * std::sqrt(static_cast<double>(tp)) * 1.5));
+  }
+  Tensor ones(Dtype::bf16, m * k), twos(Dtype::bf16, n * k);
+  for (std::int64_t i = 0; i < ones.count(); ++i) ones.set(i, i % 64 == 0 ? 1 : 0);
+  for (std::int64_t i = 0; i < twos.count(); ++i) twos.set(i, 2);
+  Tensor const whole = product_of_parts(ones, twos, m, n, k, 1), cut = product_of_parts(ones, twos, m, n, k, 2);
+  for (std::int64_t i = 0; i < whole.count(); ++i) EXPECT_EQ(cut.at(i), whole.at(i));
+}
+
 }  // namespace
 }  // namespace shardbench::test

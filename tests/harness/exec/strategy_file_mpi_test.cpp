@@ -1,0 +1,97 @@
+// The strategies that ship as files, executed; and cuts that cannot be.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/core/error.hpp"
+#include "tests/harness/exec/expect_parity.hpp"
+
+namespace shardbench::test {
+namespace {
+
+std::vector<std::string> shipped() {
+  std::vector<std::string> files;
+  for (auto const& entry : std::filesystem::directory_iterator(SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies"))
+    files.push_back(entry.path().string());
+  std::ranges::sort(files);
+  return files;
+}
+
+TEST(StrategyFiles, EachOneRunsWithParity) {
+  std::int64_t const n = world().size();
+  EXPECT_GE(shipped().size(), 3u);
+  for (std::string const& file : shipped())
+    for (bool const llama : {false, true}) {
+      ParallelConfig p = cut(llama || n == 2 ? 1 : 2, llama || n == 2 ? n : n / 2, 1);
+      p.strategy = file;
+      expect_parity(small_experiment(llama ? small_llama(2, 8, 8) : small_gpt(2), p));
+      p.tp_overlap = "chunked";
+      if (n <= 4) expect_parity(small_experiment(llama ? small_llama(2, 8, 8) : small_gpt(2), p));
+    }
+}
+
+TEST(StrategyFiles, MegatronsFileIsTheBuiltInCut) {
+  ParallelConfig p = cut(1, world().size(), 1);
+  StepProgram const built_in = lower(small_experiment(small_llama(2, 8, 8), p), world().rank());
+  p.strategy = SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/megatron.yaml";
+  StepProgram const file = lower(small_experiment(small_llama(2, 8, 8), p), world().rank());
+  auto const traffic = [](StepProgram const& program) { return count_step(program, Replay(program)).traffic[0]; };
+  EXPECT_EQ(traffic(file).payload_bytes, traffic(built_in).payload_bytes);
+  EXPECT_EQ(traffic(file).calls, traffic(built_in).calls);
+}
+
+TEST(StrategyFiles, VocabularyOnlyMovesNothingInBlocks) {
+  ParallelConfig p = cut(1, world().size(), 1);
+  p.strategy = SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/vocabulary_only.yaml";
+  Experiment e = small_experiment(small_llama(2), p);
+  e.scope = Scope::layer;
+  StepProgram const program = lower(e, 0);
+  EXPECT_EQ(count_step(program, Replay(program)).traffic[0].payload_bytes, 0);
+}
+
+std::string refusal_of(std::string const& yaml, ModelConfig const& model) {
+  auto const path =
+      std::filesystem::temp_directory_path() / fmt::format("shardbench_cut_{}_{}.yaml", world().size(), world().rank());
+  std::ofstream(path) << yaml;
+  ParallelConfig p = cut(1, world().size(), 1);
+  p.strategy = path.string();
+  std::string message;
+  try {
+    lower(small_experiment(model, p), world().rank());
+  } catch (IllegalConfig const& error) {
+    message = error.what();
+  }
+  std::filesystem::remove(path);
+  return message;
+}
+
+TEST(StrategyFiles, AnImpossibleCutNamesTensorAndDim) {
+  std::int64_t const n = world().size();
+  ModelConfig narrow = small_llama(2, 8, 8);
+  narrow.hidden = 64 + n / 2;  // features that tp does not divide
+  std::string const message = refusal_of("weights: {mlp.up: {tp: shard(1)}}", narrow);
+  EXPECT_NE(message.find("mlp.up"), std::string::npos) << message;
+  EXPECT_NE(message.find("dim 1"), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  // Private streams need a pair of column and row cuts.
+  std::string const pair = refusal_of(
+      "weights: {attention.qkv: {tp: shard(0)}, attention.out: {tp: shard(1)}}\nactivations: {block: {tp: private(8)}}",
+      small_llama(2, 8, 8));
+  EXPECT_NE(pair.find("mlp.up"), std::string::npos) << pair;
+}
+
+TEST(StrategyFiles, PrivateChannelsAsData) {
+  auto const path = std::filesystem::temp_directory_path() /
+                    fmt::format("shardbench_private_{}_{}.yaml", world().size(), world().rank());
+  std::ofstream(path)
+      << "weights: {embedding.word: {tp: shard(0)}, attention.qkv: {tp: shard(0)}, attention.out: {tp: shard(1)}, "
+         "mlp.up: {tp: shard(0)}, mlp.down: {tp: shard(1)}, head: {tp: shard(0)}}\n"
+         "activations: {block: {tp: private(24)}}\n";
+  ParallelConfig p = cut(1, world().size(), 1);
+  p.strategy = path.string();
+  expect_parity(small_experiment(small_llama(2, 8, 8), p));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace shardbench::test

@@ -1,0 +1,153 @@
+// Reports of people who cut models, as arithmetic of lowered programs: memory, traffic, copies.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/harness/program/programs.hpp"
+
+namespace shardbench::test {
+namespace {
+
+Experiment bf16(ModelConfig const& model, ParallelConfig const& p) {
+  Experiment e = small_experiment(model, p);
+  e.precision = Dtype::bf16;
+  return e;
+}
+
+/// The architecture of Llama-2 7B: 6,738,415,616 parameters.
+ModelConfig llama2_7b() {
+  ModelConfig m = small_llama(32, 32, 32);
+  m.name = "llama-2-7b";
+  m.hidden = 4096, m.ffn_hidden = 11008, m.head_dim = 128, m.vocab = 32000;
+  return m;
+}
+
+double state_bytes(Experiment const& e) {
+  StepProgram const p = lower(e, 0);
+  MemoryPlan const plan = plan_memory(p, Replay(p));
+  return static_cast<double>(plan.parameter_bytes + plan.gradient_bytes + plan.optimizer_bytes);
+}
+
+TEST(Cases, M03_DistributedOptimizerOfLlama2) {
+  constexpr double gib = 1 << 30;
+  ParallelConfig p = cut(8, 1, 1);
+  Experiment e = bf16(llama2_7b(), p);
+  EXPECT_EQ(counted(lower(e, 0)).parameters, 6'738'415'616);
+  EXPECT_NEAR(state_bytes(e) / gib, 112.96, 0.05);  // 18 bytes a parameter: does not fit 80 GiB
+  e.parallel.zero_stage = 1;
+  EXPECT_NEAR(state_bytes(e) / gib, 47.07, 0.05);  // 6 + 12/8
+}
+
+TEST(Cases, Z03_BytesAParameter) {
+  // The case has gradients of 2 bytes: 16, 4 + 12/n, 16/n. Ours are fp32, so 2 more: 18, 6 + 12/n, 18/n.
+  ModelConfig const model = small_llama(4);
+  ParallelConfig p = cut(8, 1, 1);
+  double const n = static_cast<double>(counted(lower(bf16(model, p), 0)).parameters);
+  double const expected[] = {18, 6 + 12.0 / 8, -1, 18.0 / 8};
+  for (int const stage : {0, 1, 3}) {
+    p.zero_stage = stage;
+    EXPECT_NEAR(state_bytes(bf16(model, p)) / n, expected[stage], 0.05 * expected[stage]) << stage;
+  }
+}
+
+TEST(Cases, M05_ActivationsOfTwentyTwoBillionParameters) {
+  constexpr double s = 2048, b = 4, h = 6144, a = 64, t = 8, layers = 48, gib = 1 << 30;
+  EXPECT_NEAR(layers * gpt_layer_activation_bytes(s, b, h, a, t, false) / gib, 59.25, 0.005);
+  double const scores = s * b * h * 5 * a * s / (h * t);
+  EXPECT_NEAR(layers * (gpt_layer_activation_bytes(s, b, h, a, t, true) - scores) / gib, 9.5625, 0.00005);
+  EXPECT_NEAR(18 * 12 * layers * h * h / t / gib, 45.5625, 0.00005);
+}
+
+TEST(Cases, M07_TheHeaviestStageDecides) {
+  Experiment const e = bf16(small_llama(7), cut(1, 1, 4));  // 1, 2, 2 and 2 layers, embedding and head at the ends
+  std::vector<double> bytes;
+  for (auto const rank : representative_ranks(e)) {
+    StepProgram const p = lower(e, rank);
+    MemoryPlan const plan = plan_memory(p, Replay(p));
+    bytes.push_back(static_cast<double>(plan.parameter_bytes));
+  }
+  double sum = 0;
+  for (double const x : bytes) sum += x;
+  EXPECT_GT(*std::ranges::max_element(bytes), 1.2 * sum / 4) << "a mean over the stages would be too low";
+}
+
+TEST(Cases, M08_ExpertActivationsFollowTopKAndTheirOwnWidth) {
+  auto const peak = [](std::int64_t top_k, std::int64_t expert_ffn, std::int64_t dense_ffn) {
+    ModelConfig m = small_llama(2);
+    m.ffn_hidden = dense_ffn;
+    m.moe.emplace();
+    m.moe->experts = 8, m.moe->top_k = top_k, m.moe->ffn_hidden = expert_ffn;
+    StepProgram const p = lower(small_experiment(m, cut(1, 1, 1)), 0);
+    return plan_memory(p, Replay(p)).activation_peak_bytes;
+  };
+  EXPECT_GT(peak(4, 128, 256), peak(2, 128, 256));
+  EXPECT_GT(peak(2, 256, 256), peak(2, 128, 256));
+  EXPECT_EQ(peak(2, 128, 512), peak(2, 128, 256));
+}
+
+TEST(Cases, M09_NormsAreWholeOnEveryTensorRank) {
+  Experiment e;
+  e.model_name = "llama3.1-8b";
+  e.parallel.tp = 8;
+  e.seq = 16;
+  resolve(e);
+  std::int64_t total = 0;
+  for (std::int64_t rank = 0; rank < 8; ++rank) {
+    StepProgram const p = lower(e, rank);
+    std::int64_t norms = 0;
+    for (Parameter const& parameter : p.parameters) {
+      bool const norm = parameter.name.find("norm") != std::string::npos;
+      if (norm) norms += parameter.elements();
+      if (norm && rank > 0) continue;  // copies
+      for (ParameterSection const& s : parameter.sections)
+        total += std::clamp<std::int64_t>(s.global_rows - s.row_begin, 0, s.rows) * parameter.cols;
+    }
+    EXPECT_EQ(norms, (2 * 32 + 1) * 4096);
+  }
+  EXPECT_EQ(total, 8'030'261'248);
+}
+
+TEST(Cases, M11_KeyValueHeadsAreNeverLessThanOne) {
+  Experiment e;
+  e.model_name = "llama3.1-8b";
+  e.layers = 1;
+  e.parallel.tp = 32;
+  e.seq = 16;
+  resolve(e);
+  for (std::int64_t const rank : {0, 3, 4, 31}) {
+    StepProgram const p = lower(e, rank);
+    auto const qkv = std::ranges::find(p.parameters, std::string("layers.0.attention.qkv.weight"), &Parameter::name);
+    ASSERT_NE(qkv, p.parameters.end());
+    EXPECT_EQ(qkv->sections[1].rows, 128) << "8 KV heads over 32 ranks: one each, four ranks alike";
+    EXPECT_EQ(qkv->sections[1].row_begin, rank / 4 * 128);
+    EXPECT_EQ(qkv->sections[1].tp_copies, 4);
+    EXPECT_EQ(qkv->sections[0].tp_copies, 1);
+  }
+}
+
+double dp_wire(Experiment const& e) { return on(counted(lower(e, 0)), Axis::dp).wire_bytes; }
+
+TEST(Cases, Z01_FullShardingMovesHalfAsMuchAgain) {
+  EXPECT_NEAR(ring_wire_bytes(OpKind::all_reduce, 14e9, 8), 24.5e9, 1);
+  EXPECT_NEAR(2 * ring_wire_bytes(OpKind::all_gather, 14e9, 8) + ring_wire_bytes(OpKind::reduce_scatter, 14e9, 8),
+              36.75e9, 1);
+  ParallelConfig p = cut(8, 1, 1);
+  double const plain = dp_wire(small_experiment(small_llama(3), p));
+  p.zero_stage = 3;
+  EXPECT_NEAR(dp_wire(small_experiment(small_llama(3), p)) / plain, 1.5, 0.02) << "padding apart";
+}
+
+TEST(Cases, Z02_EachMicrobatchGathersAgain) {
+  ParallelConfig p = cut(2, 1, 1);
+  p.zero_stage = 3;
+  Experiment once = small_experiment(small_llama(3), p), four = once;
+  once.global_batch = 2, four.global_batch = 8;
+  EXPECT_DOUBLE_EQ(dp_wire(four), 4 * dp_wire(once));
+  p.zero_stage = 0;
+  Experiment plain_once = small_experiment(small_llama(3), p), plain_four = plain_once;
+  plain_once.global_batch = 2, plain_four.global_batch = 8;
+  EXPECT_DOUBLE_EQ(dp_wire(plain_four), dp_wire(plain_once));
+}
+
+}  // namespace
+}  // namespace shardbench::test
