@@ -158,7 +158,7 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
 
 void Runner::fetch_counts(Op const& op, Run const& run, Operands const& operands, Stream& stream) {
   TensorRef const& counts = op.inputs[0];
-  auto& values = host_counts_[static_cast<std::size_t>(plan_.instance_of(program_, counts.id, run.microbatch))];
+  auto& values = host_counts_[static_cast<std::size_t>(plan_.instance_of(counts.id, run.microbatch))];
   values.resize(static_cast<std::size_t>(program_.tensors[static_cast<std::size_t>(counts.id)].elements()));
   device_.copy_to_host(values.data(), operands.at(counts), values.size() * sizeof(std::int32_t), stream);
   stream.synchronize();
@@ -167,7 +167,7 @@ void Runner::fetch_counts(Op const& op, Run const& run, Operands const& operands
 std::optional<RoutedCounts> Runner::counts_of(Op const& op, Run const& run) const {
   if (!op.host_dependent) return {};
   auto const& values =
-      host_counts_[static_cast<std::size_t>(plan_.instance_of(program_, op.inputs.back().id, run.microbatch))];
+      host_counts_[static_cast<std::size_t>(plan_.instance_of(op.inputs.back().id, run.microbatch))];
   auto const ep = std::ranges::find(program_.groups, std::string("ep"), &Group::name);
   return RoutedCounts(values, static_cast<std::int64_t>(ep->members.size()));
 }
