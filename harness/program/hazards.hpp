@@ -78,8 +78,8 @@ class HazardTracker {
 
   static constexpr auto compute = static_cast<std::size_t>(StreamId::compute);
 
-  /// By stream: the last op of it that is known to be done.
-  using Clock = std::array<std::int64_t, stream_count>;
+  /// By stream: the last op of it that is known to be done. Padded to whole vectors.
+  struct alignas(64) Clock : std::array<std::int64_t, 16> {};
   /// What a stream knew from an op on, for the last ops that added to it.
   struct History {
     static constexpr std::size_t kept = 64;
@@ -92,7 +92,7 @@ class HazardTracker {
   };
 
   static void join(Clock& into, Clock const& from) {
-    for (std::size_t s = 0; s < stream_count; ++s) into[s] = std::max(into[s], from[s]);
+    for (std::size_t s = 0; s < into.size(); ++s) into[s] = std::max(into[s], from[s]);
   }
 
   /// What was done before an op started; nothing for ops too old to tell, which costs a wait at most.

@@ -97,12 +97,12 @@ void Lifetimes::find_intervals(Replay const& replay) {
   for (std::size_t id = 0; id < residence_.size(); ++id)
     if (residence_[id] == Residence::slot)
       intervals_[static_cast<TensorId>(id)].resize(static_cast<std::size_t>(p_.microbatches));
-  std::map<Segment const*, std::vector<TensorId>> slots;
+  std::unordered_map<Segment const*, std::vector<std::vector<RunInterval>*>> slots;
   for (auto const& [segment, touches] : touches_)
     for (TensorId const id : touches.order)
-      if (residence_[static_cast<std::size_t>(id)] == Residence::slot) slots[segment].push_back(id);
-  auto const extend = [&](TensorId id, std::int32_t microbatch, std::int64_t run) {
-    auto& interval = intervals_[id][static_cast<std::size_t>(microbatch)];
+      if (residence_[static_cast<std::size_t>(id)] == Residence::slot) slots[segment].push_back(&intervals_[id]);
+  auto const extend = [](std::vector<RunInterval>& intervals, std::int32_t microbatch, std::int64_t run) {
+    auto& interval = intervals[static_cast<std::size_t>(microbatch)];
     if (interval.first < 0) interval.first = run;
     interval.last = run;
   };
@@ -110,10 +110,10 @@ void Lifetimes::find_intervals(Replay const& replay) {
     Run const& run = replay.runs()[r];
     auto const index = static_cast<std::int64_t>(r);
     if (run.segment)
-      for (TensorId const id : slots[run.segment]) extend(id, run.microbatch, index);
+      for (auto* const intervals : slots[run.segment]) extend(*intervals, run.microbatch, index);
     if (!run.transfer) continue;
     for (auto const* refs : {&run.transfer->inputs, &run.transfer->outputs})
-      for (TensorRef const& ref : *refs) extend(p_.storage_of(ref.id), run.microbatch, index);
+      for (TensorRef const& ref : *refs) extend(intervals_[p_.storage_of(ref.id)], run.microbatch, index);
   }
 }
 

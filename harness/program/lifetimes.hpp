@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "harness/program/memory_plan.hpp"
@@ -37,7 +38,7 @@ class Lifetimes {
     bool written_first = false;
   };
   struct SegmentTouches {
-    std::map<TensorId, Touch> by_tensor;
+    std::unordered_map<TensorId, Touch> by_tensor;
     std::vector<TensorId> order;
   };
   void touch(SegmentTouches& touches, TensorId id, std::int64_t op, bool writes) const;

@@ -46,17 +46,27 @@ class Planner {
   }
 
   MemoryPlan plan() {
-    for (std::size_t id = 0; id < p_.tensors.size(); ++id)
-      plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
-    place_persistent();
-    place_slots();
+    place_what_stays();
     place_temporaries();
     number_instances();
     walk();
     return std::move(plan_);
   }
 
+  MemoryPlan instances() {
+    place_what_stays();
+    number_instances();
+    return std::move(plan_);
+  }
+
  private:
+  void place_what_stays() {
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id)
+      plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
+    place_persistent();
+    place_slots();
+  }
+
   bool is_root(std::size_t id) const { return p_.storage_of(static_cast<TensorId>(id)) == static_cast<TensorId>(id); }
 
   void place_persistent() {
@@ -200,6 +210,10 @@ class Planner {
 }  // namespace
 
 MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) { return Planner(program, replay).plan(); }
+
+MemoryPlan plan_instances(StepProgram const& program, Replay const& replay) {
+  return Planner(program, replay).instances();
+}
 
 std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
   Place const& place = places[static_cast<std::size_t>(id)];

@@ -43,6 +43,10 @@ struct MemoryPlan {
 /// for.
 MemoryPlan plan_memory(StepProgram const& program, Replay const& replay);
 
+/// The part of a plan that says what waits for what: residences and instances, without the arena of temporaries and the
+/// liveness walk.
+MemoryPlan plan_instances(StepProgram const& program, Replay const& replay);
+
 /// The largest tensors alive at the peak, biggest first: name, bytes (all instances together).
 std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan,
                                                                   std::size_t count);

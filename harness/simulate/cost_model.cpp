@@ -32,14 +32,14 @@ Dtype CostModel::linear_precision(Dtype run) const {
   return run == Dtype::bf16 && stack_.linear_precision != Dtype::f32 ? stack_.linear_precision : run;
 }
 
-double CostModel::product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes) const {
+double CostModel::product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes,
+                             double cast_elements) const {
   auto const [found, is_new] = products_.try_emplace({static_cast<int>(precision), m, n, k, output_bytes}, 0);
   if (!is_new) return found->second;
   static_cast<void>(system_.peak_tflops_of(precision));
   double us = gemm_us(system_.device, precision, m, n, k, static_cast<double>(bytes_of(precision)), output_bytes) /
               stack_.gemm_derate;
-  // One operand is the activation, cast before every use; the other is the weight, cast once a step.
-  if (precision != run) us += stack_.linear_cast_bytes * std::max(m, n) * k / (system_.device.memory_gb_per_s * bytes_per_us);
+  if (precision != run) us += stack_.linear_cast_bytes * cast_elements / (system_.device.memory_gb_per_s * bytes_per_us);
   return found->second = us;
 }
 
@@ -49,8 +49,12 @@ double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) c
       static_cast<double>(bytes_of(program.tensors[static_cast<std::size_t>(op.outputs[0].id)].dtype)) * (adds ? 2 : 1);
   // The head stays in the run's precision.
   Dtype const precision = op.layer < 0 ? program.precision : linear_precision(program.precision);
-  return ms_per_us * product_us(program.precision, precision, static_cast<double>(s.m), static_cast<double>(s.n),
-                                static_cast<double>(s.k), out);
+  double const m = static_cast<double>(s.m), n = static_cast<double>(s.n), k = static_cast<double>(s.k);
+  // Activations are cast before each use, weights once a step. A weight gradient shares the casts of its operands with
+  // the products that made and passed them.
+  std::int64_t const tokens = program.local_seq * program.micro_batch;
+  double const cast = s.k == tokens ? 0.5 * (m + n) * k : (s.n == tokens ? n : m) * k;
+  return ms_per_us * product_us(program.precision, precision, m, n, k, out, cast);
 }
 
 double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const {
@@ -66,8 +70,9 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
   double const n = static_cast<double>(s.n);
   double const together =
       s.weight_gradient
-          ? product_us(program.precision, precision, static_cast<double>(s.m), n * groups, rows, out)
-          : product_us(program.precision, precision, rows * groups, n, static_cast<double>(s.k), out);
+          ? product_us(program.precision, precision, static_cast<double>(s.m), n * groups, rows, out, rows * n)
+          : product_us(program.precision, precision, rows * groups, n, static_cast<double>(s.k), out,
+                       rows * groups * static_cast<double>(s.k));
   return ms_per_us * std::max(together, cost.bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us));
 }
 
@@ -164,8 +169,8 @@ double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,
 }
 
 double CostModel::issue_ms(StepProgram const&, Op const& op) const {
-  // Buckets of gradients and states go by in a few fused launches.
-  return op.kind == OpKind::adamw || op.stream == StreamId::dp ? 0 : ms_per_us * stack_.host_us;
+  // An op of ours stands for several kernels of such a stack; a collective is one launch, and states go by in a few.
+  return op.kind == OpKind::adamw || op.stream != StreamId::compute ? 0 : ms_per_us * stack_.host_us;
 }
 
 DurationModel::LinkUse CostModel::link_use(StepProgram const& program, Op const& op) const {

@@ -48,7 +48,8 @@ class CostModel final : public DurationModel {
   double grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double attention_ms(StepProgram const& program, Op const& op) const;
   double streaming_ms(StepProgram const& program, Op const& op, bool adds) const;
-  double product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes) const;
+  double product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes,
+                    double cast_elements) const;
   Dtype linear_precision(Dtype run) const;
   GroupLayout const& layout_of(std::vector<std::int64_t> const& members) const;
 

@@ -61,7 +61,7 @@ class StagePlayer {
   StagePlayer(StepProgram const& program, DurationModel const& durations, SimulationOptions options)
       : p_(program),
         replay_(program),
-        plan_(plan_memory(program, replay_)),
+        plan_(plan_instances(program, replay_)),
         tracker_(static_cast<std::size_t>(plan_.instance_count)),
         options_(options),
         slowdown_(durations.slowdown_beside_communication()),

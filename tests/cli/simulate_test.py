@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""simulate foretells a step on a system; systems lists what ships; results/accuracy is what the program says today."""
+import csv
+import json
+import os
+import sys
+import unittest
+
+from cli import BINARY, DATA, CliTest
+
+ROOT = os.path.dirname(os.path.dirname(DATA))
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import accuracy  # noqa: E402
+
+LLAMA = ["--model", "llama3.1-405b", "--tp", "8", "--pp", "16", "--dp", "128", "--seq", "8192", "--global-batch", "2048",
+         "--precision", "bf16", "--sequence-parallel", "--recompute", "full", "--zero", "1", "--system", "h100-sxm", "--stack", "te-2025"]
+
+
+class Simulate(CliTest):
+    def test_row_adds_up(self):
+        row = json.loads(self.call("simulate", *LLAMA, "--json"))[0]
+        self.assertEqual((row["source"], row["outcome"], row["system"], row["software_stack"]),
+                         ("simulated", "passed", "h100-sxm", "te-2025"))
+        self.assertAlmostEqual(row["compute_ms"] + row["exposed_comm_ms"] + row["idle_ms"], row["step_ms_p50"],
+                               delta=1e-6 * row["step_ms_p50"])
+        self.assertAlmostEqual(row["tokens_per_s"], 2048 * 8192 / row["step_ms_p50"] * 1e3, delta=1)
+        self.assertAlmostEqual(row["mfu_pct"], 100 * row["model_tflops_per_rank"] / 989.4, places=6)
+
+    def test_names_are_checked(self):
+        for words, say in ((["--system", "h100-sx"], "did you mean h100-sxm?"), ([], "--system: missing"),
+                           (["--system", "h100-sxm", "--stack", "none"], "shipped: ")):
+            self.assertIn(say, self.refused("simulate", "--model", "gpt2", *words))
+
+    def test_committed_accuracy_is_reproduced(self):
+        with open(os.path.join(ROOT, "results", "accuracy", "step_times.csv"), newline="", encoding="utf-8") as file:
+            said = {(r["source"], r["name"]): r["predicted_ms"] for r in csv.DictReader(file)}
+        with open(os.path.join(DATA, "published", "step_times.csv"), newline="", encoding="utf-8") as file:
+            rows = [r for r in csv.DictReader(file) if r["source"] in ("korthikanti22", "sc21")]
+        for row in rows:
+            step, remark = accuracy.predict(BINARY, self.folder, row, None)
+            self.assertIsNotNone(step, remark)
+            self.assertAlmostEqual(step, float(said[row["source"], row["name"]]), delta=0.02 * step, msg=row["name"])
+
+
+if __name__ == "__main__":
+    unittest.main()
