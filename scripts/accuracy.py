@@ -3,8 +3,9 @@
 
   python3 scripts/accuracy.py --binary build/bin/shardbench [--out results/accuracy] [--source NAME] [--stack FILE.yaml]
 
-step_times.csv in the output folder has a row for each published one, summary.csv the errors of each source, rows used to fit,
-rows left out, and rows that lack a field (and are scored with an assumed one) apart. --source runs one source only, --stack replaces its stack; then nothing is written.
+step_times.csv in the output folder has a row for each published one, summary.csv the errors of each source: rows used to fit,
+rows left out, and rows that lack a field (and are scored with an assumed one) apart. --source runs one source only, --stack
+replaces its stack; then nothing is written.
 """
 import argparse
 import csv
@@ -105,7 +106,8 @@ def main():
     table = summary_of(out)
     if arguments.source:
         for r in out:
-            print(f"{r['name']:<44}{r['split']:<10}{r['measured_ms']:>12}{r['predicted_ms']:>12}{r['error_pct']:>9}  {r['remark'][:90]}")
+            print(f"{r['name']:<44}{r['split']:<10}{r['measured_ms']:>12}{r['predicted_ms']:>12}{r['error_pct']:>9}  "
+                  f"{r['remark'][:90]}")
     else:
         os.makedirs(arguments.out, exist_ok=True)
         write(os.path.join(arguments.out, "step_times.csv"), out)

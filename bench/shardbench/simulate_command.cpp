@@ -61,13 +61,15 @@ void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memo
   for (std::size_t i = 0; i < p.result.stages.size(); ++i)
     if (p.result.stages[i].compute_ms > p.result.stages[slowest].compute_ms) slowest = i;
   print_labels(p, slowest);
-  fmt::print("memory    {} of {} on stage {} (parameters {}, gradients {}, optimizer {}, activations {}, reserved {})\n",
-             bytes_text(memory.needed_bytes), bytes_text(memory.capacity_bytes), memory.stage,
-             bytes_text(memory.parameter_bytes), bytes_text(memory.gradient_bytes), bytes_text(memory.optimizer_bytes),
-             bytes_text(memory.activation_bytes), bytes_text(memory.reserved_bytes));
+  fmt::print(
+      "memory    {} of {} on stage {} (parameters {}, gradients {}, optimizer {}, activations {}, reserved {})\n",
+      bytes_text(memory.needed_bytes), bytes_text(memory.capacity_bytes), memory.stage,
+      bytes_text(memory.parameter_bytes), bytes_text(memory.gradient_bytes), bytes_text(memory.optimizer_bytes),
+      bytes_text(memory.activation_bytes), bytes_text(memory.reserved_bytes));
   if (!r.reason.empty()) fmt::print("problem   {}\n", r.reason);
   if (!memory.fits())
-    fmt::print("change    {}\n", change.empty() ? "no single knob makes it fit; use more ranks" : "fits with " + change);
+    fmt::print("change    {}\n",
+               change.empty() ? "no single knob makes it fit; use more ranks" : "fits with " + change);
 }
 
 void write_spans(std::string const& path, Experiment const& e, Prediction const& p) {

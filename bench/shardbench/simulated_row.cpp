@@ -53,8 +53,7 @@ void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory
   row.predicted_step_ms = p.step_ms;
   row.optimizer_ms = p.optimizer_ms;
   for (std::size_t a = 0; a < axis_count; ++a)
-    if (totals.traffic[a].calls > 0)
-      row.payload_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].payload_bytes;
+    if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].payload_bytes;
   set_rates(row, p, model, totals);
   set_memory(row, memory);
 }

@@ -32,7 +32,9 @@ int systems_command(Arguments const&) {
                     levels_text(s.network)});
   }
   for (std::string const& line : table_lines(rows)) fmt::print("{}\n", line);
-  fmt::print("\npeaks are dense TFLOP/s; every number's source is in bench/systems/NAME.yaml, and --system takes such a file\n\n");
+  fmt::print(
+      "\npeaks are dense TFLOP/s; every number's source is in bench/systems/NAME.yaml, and --system takes such a "
+      "file\n\n");
   for (std::string const& name : stack_names()) fmt::print("{:<20}{}\n", name, load_stack(name).description);
   return 0;
 }

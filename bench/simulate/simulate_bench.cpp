@@ -7,7 +7,8 @@
 namespace shardbench {
 namespace {
 
-void play(benchmark::State& state, std::vector<StepProgram> const& programs, DurationModel const& durations, bool spans) {
+void play(benchmark::State& state, std::vector<StepProgram> const& programs, DurationModel const& durations,
+          bool spans) {
   std::int64_t events = 0;
   for (auto _ : state) events += simulate(programs, durations, {.record_spans = spans}).op_events;
   state.SetItemsProcessed(events);
@@ -29,9 +30,15 @@ BENCHMARK(bare_schedule)->Args({16, 512})->Args({64, 4096})->Unit(benchmark::kMi
 
 void llama_405b(benchmark::State& state) {
   Experiment e;
-  for (auto const& [flag, value] : std::initializer_list<std::pair<char const*, char const*>>{
-           {"model", "llama3.1-405b"}, {"tp", "8"}, {"pp", "16"}, {"dp", "128"}, {"seq", "8192"}, {"global-batch", "2048"},
-           {"precision", "bf16"}, {"sequence-parallel", "true"}})
+  for (auto const& [flag, value] :
+       std::initializer_list<std::pair<char const*, char const*>>{{"model", "llama3.1-405b"},
+                                                                  {"tp", "8"},
+                                                                  {"pp", "16"},
+                                                                  {"dp", "128"},
+                                                                  {"seq", "8192"},
+                                                                  {"global-batch", "2048"},
+                                                                  {"precision", "bf16"},
+                                                                  {"sequence-parallel", "true"}})
     set_field(e, flag, value);
   resolve(e);
   CostModel const model(load_system("h100-sxm"), load_stack("te-2025"));

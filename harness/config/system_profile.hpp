@@ -12,12 +12,12 @@ namespace shardbench {
 
 /// How a device's GEMM time depends on the shape (simulate/compute_cost.hpp); fitted to measured tables.
 struct GemmProfile {
-  double max_efficiency = 0;     ///< of the dense peak, reached by large products
-  double k_overhead = 0;         ///< elements of k that filling and draining a tile costs
-  double quantisation = 0;       ///< 0 to 1: how much of an unfilled last wave is lost
-  double small_tile_penalty = 0; ///< efficiency lost each time a tile's area halves, 0 to 1
-  double launch_us = 0;          ///< fixed time of a product
-  double memory_efficiency = 0;  ///< of the memory bandwidth, where that limits
+  double max_efficiency = 0;      ///< of the dense peak, reached by large products
+  double k_overhead = 0;          ///< elements of k that filling and draining a tile costs
+  double quantisation = 0;        ///< 0 to 1: how much of an unfilled last wave is lost
+  double small_tile_penalty = 0;  ///< efficiency lost each time a tile's area halves, 0 to 1
+  double launch_us = 0;           ///< fixed time of a product
+  double memory_efficiency = 0;   ///< of the memory bandwidth, where that limits
   std::string source;
 };
 
@@ -36,19 +36,19 @@ struct DeviceProfile {
 /// A level of the network, innermost first. Bandwidths are of one device, in one direction.
 struct NetworkLevel {
   std::string name;
-  std::int64_t devices = 0;       ///< in one domain of this level, 0: all there are
-  double bandwidth_gb_per_s = 0;  ///< what the links carry by their data sheet
-  double efficiency = 0;          ///< share of it that a large ring collective reaches
-  double message_efficiency = 0;  ///< share that one large message reaches
-  double exchange_efficiency = 0; ///< share that a large all-to-all reaches
-  double start_us = 0;            ///< fixed time of a collective
-  double latency_us = 0;          ///< of one step of a ring
-  double tree_us = 0;             ///< of a tree all-reduce each time the domains double
-  double ramp_us = 0;             ///< r: a wire time of W us takes W + sqrt(r W) while pipelines fill
-  bool in_switch = false;         ///< the switches can sum (NVLS, SHARP)
-  double in_switch_efficiency = 0; ///< share of the bandwidth at which the buffer of an in-switch all-reduce passes
-  double in_switch_start_us = 0;   ///< fixed time of an in-switch all-reduce
-  double oversubscription = 1;    ///< above 1 the level carries that much less when all send
+  std::int64_t devices = 0;         ///< in one domain of this level, 0: all there are
+  double bandwidth_gb_per_s = 0;    ///< what the links carry by their data sheet
+  double efficiency = 0;            ///< share of it that a large ring collective reaches
+  double message_efficiency = 0;    ///< share that one large message reaches
+  double exchange_efficiency = 0;   ///< share that a large all-to-all reaches
+  double start_us = 0;              ///< fixed time of a collective
+  double latency_us = 0;            ///< of one step of a ring
+  double tree_us = 0;               ///< of a tree all-reduce each time the domains double
+  double ramp_us = 0;               ///< r: a wire time of W us takes W + sqrt(r W) while pipelines fill
+  bool in_switch = false;           ///< the switches can sum (NVLS, SHARP)
+  double in_switch_efficiency = 0;  ///< share of the bandwidth at which the buffer of an in-switch all-reduce passes
+  double in_switch_start_us = 0;    ///< fixed time of an in-switch all-reduce
+  double oversubscription = 1;      ///< above 1 the level carries that much less when all send
   std::string source;
 };
 
@@ -72,27 +72,28 @@ struct SoftwareStack {
   AttentionKind attention = AttentionKind::flash;
   double attention_efficiency = 0;           ///< of the dense peak, forward
   double attention_backward_efficiency = 0;  ///< of the dense peak, backward
-  double gemm_derate = 1;           ///< share of the tabled GEMM rate that a long run sustains (power, clocks)
+  double gemm_derate = 1;                    ///< share of the tabled GEMM rate that a long run sustains (power, clocks)
   Dtype linear_precision = Dtype::f32;       ///< of linear layers where it is not the run's own; f32: the run's own
-  double linear_cast_bytes = 0;     ///< bytes moved for each input element of a linear layer to bring it to that precision
-  double elementwise_traffic = 1;   ///< memory traffic of its element-wise kernels over ours
-  double loss_traffic = 1;          ///< memory traffic of its loss over ours (fp32 logits, unfused passes)
-  double dropout_traffic = 0;       ///< bytes moved per element of a branch output and block input for dropout
-  double score_traffic = 0;         ///< bytes moved per attention score, forward (unfused softmax, mask, dropout)
-  double gap_us = 0;                ///< pause between kernels beyond the device's own
-  double host_us = 0;               ///< time of the host to launch one of our operations; the device waits for it
+  double linear_cast_bytes = 0;  ///< bytes moved for each input element of a linear layer to bring it to that precision
+  double elementwise_traffic = 1;     ///< memory traffic of its element-wise kernels over ours
+  double loss_traffic = 1;            ///< memory traffic of its loss over ours (fp32 logits, unfused passes)
+  double dropout_traffic = 0;         ///< bytes moved per element of a branch output and block input for dropout
+  double score_traffic = 0;           ///< bytes moved per attention score, forward (unfused softmax, mask, dropout)
+  double gap_us = 0;                  ///< pause between kernels beyond the device's own
+  double host_us = 0;                 ///< time of the host to launch one of our operations; the device waits for it
   bool host_awaits_messages = false;  ///< the host loses its lead at each pipeline message
-  double step_ms = 0;               ///< fixed time of a step: data loading, gradient norm, logging
-  double tp_hidden = 0;             ///< share of tensor-parallel communication hidden under its product
-  bool dp_overlap = false;          ///< gradients are reduced during backward, else after it
-  bool gather_with_forward = false; ///< updated weights are gathered during the first forward (ZeRO 1 and 2)
-  bool scatter_gather = false;      ///< pipeline messages are cut over tp and gathered behind the stage border
-  double gradient_bytes = 4;        ///< bytes of a gradient element on the wire
-  double compute_slowdown = 0;      ///< compute is that much slower while communication runs beside it
-  double saved_mask_bytes = 0;      ///< bytes kept per element of each dropout
-  double saved_score_bytes = 0;     ///< bytes kept per attention score
-  bool recompute_keeps_output = false;  ///< selective recomputation keeps attention's output, which the next layer saved
-  double reserved_gb = 0;           ///< memory taken by context, communicators and fragmentation
+  double step_ms = 0;                 ///< fixed time of a step: data loading, gradient norm, logging
+  double tp_hidden = 0;               ///< share of tensor-parallel communication hidden under its product
+  bool dp_overlap = false;            ///< gradients are reduced during backward, else after it
+  bool gather_with_forward = false;   ///< updated weights are gathered during the first forward (ZeRO 1 and 2)
+  bool scatter_gather = false;        ///< pipeline messages are cut over tp and gathered behind the stage border
+  double gradient_bytes = 4;          ///< bytes of a gradient element on the wire
+  double compute_slowdown = 0;        ///< compute is that much slower while communication runs beside it
+  double saved_mask_bytes = 0;        ///< bytes kept per element of each dropout
+  double saved_score_bytes = 0;       ///< bytes kept per attention score
+  bool recompute_keeps_output =
+      false;               ///< selective recomputation keeps attention's output, which the next layer saved
+  double reserved_gb = 0;  ///< memory taken by context, communicators and fragmentation
 };
 
 /// Reads and checks a profile. Throws InputError "file: key: problem" for what is missing, unknown or out of range.

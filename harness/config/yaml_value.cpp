@@ -48,7 +48,9 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentStart(YAML::Mark const&) override {}
   void OnDocumentEnd() override {}
   void OnNull(YAML::Mark const& mark, YAML::anchor_t) override { add(mark, {}); }
-  void OnAlias(YAML::Mark const& mark, YAML::anchor_t) override { fail(mark, "references to other nodes are not read"); }
+  void OnAlias(YAML::Mark const& mark, YAML::anchor_t) override {
+    fail(mark, "references to other nodes are not read");
+  }
   void OnScalar(YAML::Mark const& mark, std::string const& tag, YAML::anchor_t, std::string const& text) override {
     if (expects_key()) {
       auto const& members = open_.back()->members;
@@ -59,8 +61,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     add(mark, scalar(text, tag == "!"));
   }
-  void OnSequenceStart(YAML::Mark const& mark, std::string const&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
+  void OnSequenceStart(YAML::Mark const& mark, std::string const&, YAML::anchor_t, YAML::EmitterStyle::value) override {
     open(mark, JsonValue::Kind::list);
   }
   void OnSequenceEnd() override { open_.pop_back(); }

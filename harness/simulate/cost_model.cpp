@@ -39,7 +39,8 @@ double CostModel::product_us(Dtype run, Dtype precision, double m, double n, dou
   static_cast<void>(system_.peak_tflops_of(precision));
   double us = gemm_us(system_.device, precision, m, n, k, static_cast<double>(bytes_of(precision)), output_bytes) /
               stack_.gemm_derate;
-  if (precision != run) us += stack_.linear_cast_bytes * cast_elements / (system_.device.memory_gb_per_s * bytes_per_us);
+  if (precision != run)
+    us += stack_.linear_cast_bytes * cast_elements / (system_.device.memory_gb_per_s * bytes_per_us);
   return found->second = us;
 }
 
@@ -73,7 +74,8 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
           ? product_us(program.precision, precision, static_cast<double>(s.m), n * groups, rows, out, rows * n)
           : product_us(program.precision, precision, rows * groups, n, static_cast<double>(s.k), out,
                        rows * groups * static_cast<double>(s.k));
-  return ms_per_us * std::max(together, cost.bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us));
+  return ms_per_us * std::max(together, cost.bytes / (system_.device.memory_gb_per_s *
+                                                      system_.device.memory_efficiency * bytes_per_us));
 }
 
 double CostModel::attention_ms(StepProgram const& program, Op const& op) const {

@@ -29,7 +29,8 @@ double gemm_us(DeviceProfile const& device, Dtype precision, double m, double n,
   double const moved = (element_bytes * (m * k + k * n) + output_bytes * m * n) / memory;
   double best = std::numeric_limits<double>::infinity();
   for (Tile const& tile : tiles) {
-    double const rate = peak * g.max_efficiency * std::pow(1 - g.small_tile_penalty, std::log2(whole_tile / (tile.m * tile.n)));
+    double const rate =
+        peak * g.max_efficiency * std::pow(1 - g.small_tile_penalty, std::log2(whole_tile / (tile.m * tile.n)));
     for (double const split : splits) {
       if (split > 1 && k / split < least_split_k) break;
       double const full = std::ceil(m / tile.m) * std::ceil(n / tile.n) * split / processors;

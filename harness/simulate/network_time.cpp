@@ -82,8 +82,7 @@ NetworkTime tree(std::vector<NetworkLevel> const& network, GroupLayout const& gr
 
 /// The switches of the one level that the group crosses make the sums.
 NetworkTime in_switch(NetworkLevel const& level, double payload) {
-  return finish(level.in_switch_start_us, 0, in_switch_wire_us(level, payload), 1, level.ramp_us,
-                Algorithm::in_switch);
+  return finish(level.in_switch_start_us, 0, in_switch_wire_us(level, payload), 1, level.ramp_us, Algorithm::in_switch);
 }
 
 /// All-to-all: every link carries what leaves its domain; the levels work side by side.

@@ -32,8 +32,8 @@ struct NetworkTime {
 /// The fastest algorithm for `payload` bytes (whole buffer of an all-reduce or all-to-all, gathered output, scattered
 /// input) in a group. Ring: bus bandwidth is the least over the levels crossed, where the members of a domain bring
 /// their links together. Tree (all-reduce): within a domain by ring or switch, between domains by double binary trees,
-/// whose links carry the buffer twice (once between two domains). In-switch (all-reduce of more than 4 ranks): the buffer
-/// passes each link once.
+/// whose links carry the buffer twice (once between two domains). In-switch (all-reduce of more than 4 ranks): the
+/// buffer passes each link once.
 NetworkTime collective_us(std::vector<NetworkLevel> const& network, GroupLayout const& group, OpKind kind,
                           double payload);
 

@@ -53,7 +53,8 @@ Prediction predict_step(Experiment const& e, CostModel const& model, SimulationO
   // The fixed time of a step is nobody's work.
   if (options.record_spans) out.breakdown.idle_ms += model.stack().step_ms;
   out.breakdown.step_ms = out.step_ms;
-  for (StepProgram const& p : out.programs) out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, model));
+  for (StepProgram const& p : out.programs)
+    out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, model));
   return out;
 }
 
@@ -94,7 +95,8 @@ std::vector<Change> changes_of(Experiment const& e) {
     edit(changes.back().changed);
   };
   ParallelConfig const& c = e.parallel;
-  if (c.tp > 1 && !c.sequence_parallel) change("--sequence-parallel", [](Experiment& x) { x.parallel.sequence_parallel = true; });
+  if (c.tp > 1 && !c.sequence_parallel)
+    change("--sequence-parallel", [](Experiment& x) { x.parallel.sequence_parallel = true; });
   if (c.dp > 1)
     for (int stage = c.zero_stage + 1; stage <= 3; ++stage)
       change(fmt::format("--zero {}", stage), [&](Experiment& x) { x.parallel.zero_stage = stage; });

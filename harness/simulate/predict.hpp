@@ -16,8 +16,8 @@ struct Prediction {
   double optimizer_ms = 0;  ///< compute of the optimizer on the slowest stage
 };
 
-/// Lowers a resolved experiment for one rank a stage and plays it. Throws IllegalConfig as lower() does, InputError when
-/// the system lacks the precision.
+/// Lowers a resolved experiment for one rank a stage and plays it. Throws IllegalConfig as lower() does, InputError
+/// when the system lacks the precision.
 Prediction predict_step(Experiment const& experiment, CostModel const& model, SimulationOptions options = {});
 
 /// Bytes a rank of the fullest stage needs on a system, and what is there.
@@ -33,8 +33,8 @@ struct MemoryFit {
 
 MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile const& system, SoftwareStack const& stack);
 
-/// The first change to one knob, from the cheapest to the dearest, that makes the experiment fit: "recompute selective",
-/// "zero 1", ... Empty when none does.
+/// The first change to one knob, from the cheapest to the dearest, that makes the experiment fit: "recompute
+/// selective", "zero 1", ... Empty when none does.
 std::string smallest_change_that_fits(Experiment const& experiment, SystemProfile const& system,
                                       SoftwareStack const& stack);
 

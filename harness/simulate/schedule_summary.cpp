@@ -27,7 +27,8 @@ void add_chunk(StepProgram& p, std::int32_t index) {
     op.label = static_cast<std::int32_t>(kind);
     for (TensorId const id : in) op.inputs.push_back({id, 0, 0});
     for (TensorId const id : out) op.outputs.push_back({id, 0, 0});
-    if ((kind == ActionKind::backward || kind == ActionKind::backward_input) && p.schedule.sends_ahead()) op.after.push_back({chunk.output, 0, 0});
+    if ((kind == ActionKind::backward || kind == ActionKind::backward_input) && p.schedule.sends_ahead())
+      op.after.push_back({chunk.output, 0, 0});
     p.segments.push_back({kind, index, {op}});
   };
   segment(ActionKind::forward, {chunk.input}, {chunk.output, saved});

@@ -48,8 +48,8 @@ struct PlayOp {
   };
   std::vector<Touch> reads, writes;
   double duration[2] = {0, 0};  ///< overwriting, adding
-  double issue = 0;          ///< of the host
-  DurationModel::LinkUse use;  ///< of communication
+  double issue = 0;             ///< of the host
+  DurationModel::LinkUse use;   ///< of communication
   Op const* op = nullptr;
   StreamId stream = StreamId::compute;
   Lane lane = Lane::compute;
@@ -241,8 +241,7 @@ class StagePlayer {
   double awaited(double start) const {
     double message = 0;
     for (auto const& [stream, sequence] : waits_)
-      if (stream >= first_receive)
-        message = std::max(message, completion(stream, sequence));
+      if (stream >= first_receive) message = std::max(message, completion(stream, sequence));
     return message == start && start > free_[0] ? start - free_[0] : 0;
   }
 
@@ -283,8 +282,8 @@ class StagePlayer {
   HazardTracker tracker_;
   SimulationOptions options_;
   std::map<Segment const*, std::vector<PlayOp>> ops_;
-  std::map<Op const*, std::vector<PlayOp>> transfers_;      ///< of one op
-  std::vector<std::vector<PlayOp> const*> played_;          ///< by run
+  std::map<Op const*, std::vector<PlayOp>> transfers_;  ///< of one op
+  std::vector<std::vector<PlayOp> const*> played_;      ///< by run
   std::array<Channel*, stream_count> channels_{};
   std::array<double, stream_count> free_{};
   std::array<std::array<double, history>, static_cast<std::size_t>(StreamId::pipeline)> past_{};

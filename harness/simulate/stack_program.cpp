@@ -36,8 +36,8 @@ void defer_reductions(StepProgram& p) {
   found->ops.insert(found->ops.begin(), deferred.begin(), deferred.end());
 }
 
-/// Moves the gathers of updated weights from behind the optimizer to the next step's first forward, which is this one's:
-/// steps follow each other, and each layer then waits for its own weights alone.
+/// Moves the gathers of updated weights from behind the optimizer to the next step's first forward, which is this
+/// one's: steps follow each other, and each layer then waits for its own weights alone.
 void gather_with_forward(StepProgram& p) {
   for (Segment& optimizer : p.segments) {
     if (optimizer.kind != ActionKind::optimizer) continue;
@@ -55,8 +55,8 @@ void gather_with_forward(StepProgram& p) {
   }
 }
 
-/// Adds a tensor that the forward op of a layer writes, in the first pass and when it is repeated, and the backward op of
-/// the layer reads.
+/// Adds a tensor that the forward op of a layer writes, in the first pass and when it is repeated, and the backward op
+/// of the layer reads.
 class Keeper {
  public:
   explicit Keeper(StepProgram& p) : p_(p) {}
@@ -110,7 +110,8 @@ double scores_of(Op const& op) {
 double recomputed_output(StepProgram const& p, Op const& op) {
   auto const repeats = [&](OpKind kind) {
     return std::ranges::any_of(p.segments, [&](Segment const& s) {
-      return std::ranges::any_of(s.ops, [&](Op const& o) { return o.flop_class == FlopClass::recompute && o.kind == kind; });
+      return std::ranges::any_of(s.ops,
+                                 [&](Op const& o) { return o.flop_class == FlopClass::recompute && o.kind == kind; });
     });
   };
   auto const& s = std::get<AttentionOpShape>(op.shape);

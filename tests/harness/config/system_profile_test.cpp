@@ -62,7 +62,8 @@ TEST(SystemProfile, RefusesWhatItDoesNotKnowInOneLine) {
   };
   EXPECT_EQ(error("  memory_gb: 80", "  memory_gb: -1"),
             "s.yaml: device.memory_gb: -1 is not a number from 0.001 to 1000000");
-  EXPECT_EQ(error("  power_w: 700", "  power_watt: 700"), "s.yaml: device.power_watt: unknown key, did you mean power_w?");
+  EXPECT_EQ(error("  power_w: 700", "  power_watt: 700"),
+            "s.yaml: device.power_watt: unknown key, did you mean power_w?");
   EXPECT_EQ(error("  processors: 132\n", ""), "s.yaml: device.processors: missing (a number)");
   EXPECT_EQ(error("    devices: 0", "    devices: 12"),
             "s.yaml: network[1].devices: 12 is not a multiple above the 8 of the level inside it");
@@ -82,7 +83,8 @@ TEST(YamlValue, ReadsTypesAndRefusesReferences) {
   EXPECT_EQ(v.find("f")->kind, JsonValue::Kind::null);
   EXPECT_EQ(message_of([] { parse_yaml("a: &x 1\nb: *x\n", "v"); }), "v:2: references to other nodes are not read");
   EXPECT_EQ(message_of([] { parse_yaml("a: 1\na: 2\n", "v"); }), "v:2: 'a' is given twice");
-  EXPECT_NE(message_of([] { parse_yaml(std::string(40, '[') + std::string(40, ']'), "v"); }).find("nested deeper"), std::string::npos);
+  EXPECT_NE(message_of([] { parse_yaml(std::string(40, '[') + std::string(40, ']'), "v"); }).find("nested deeper"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -23,8 +23,9 @@ Experiment experiment_of(std::vector<std::pair<std::string, std::string>> const&
 
 /// The 22B model of Korthikanti et al., Table 4 and Fig. 1: seq 2048, micro-batch 4, tp 8.
 Experiment korthikanti_22b(std::vector<std::pair<std::string, std::string>> more) {
-  std::vector<std::pair<std::string, std::string>> fields{{"model", "megatron-22b"}, {"seq", "2048"}, {"tp", "8"},
-                                                          {"micro-batch", "4"},      {"global-batch", "4"}, {"precision", "bf16"}};
+  std::vector<std::pair<std::string, std::string>> fields{
+      {"model", "megatron-22b"}, {"seq", "2048"},       {"tp", "8"},
+      {"micro-batch", "4"},      {"global-batch", "4"}, {"precision", "bf16"}};
   fields.insert(fields.end(), more.begin(), more.end());
   return experiment_of(fields);
 }
@@ -57,7 +58,8 @@ TEST(GemmTime, AgreesWithMeasuredProducts) {
   };
   for (Row const& r : {Row{4096, 4096, 4096, 0.5141}, Row{8192, 8192, 12288, 6.2584}, Row{8192, 16384, 4096, 4.2792},
                        Row{8192, 1024, 4096, 0.3083}, Row{2048, 4096, 12288, 0.7767}})
-    EXPECT_NEAR(gemm_us(a100, Dtype::bf16, r.m, r.n, r.k, 2, 2) / 1e3 / r.ms, 1, 0.12) << r.m << ' ' << r.n << ' ' << r.k;
+    EXPECT_NEAR(gemm_us(a100, Dtype::bf16, r.m, r.n, r.k, 2, 2) / 1e3 / r.ms, 1, 0.12)
+        << r.m << ' ' << r.n << ' ' << r.k;
 }
 
 // Case M05: 59.25 GiB without, 9.5625 GiB with sequence parallelism and selective recomputation, 48 layers; the head's
@@ -87,7 +89,8 @@ TEST(Memory, StatesAreEighteenBytesAParameter) {
 }
 
 TEST(Memory, AMisfitNamesTensorsAndAChangeThatFits) {
-  Experiment const e = experiment_of({{"model", "megatron-7.5b"}, {"seq", "2048"}, {"dp", "8"}, {"precision", "bf16"}, {"layers", "36"}});
+  Experiment const e = experiment_of(
+      {{"model", "megatron-7.5b"}, {"seq", "2048"}, {"dp", "8"}, {"precision", "bf16"}, {"layers", "36"}});
   SystemProfile const system = load_system("a100-80gb-sxm");
   SoftwareStack const stack = load_stack("ours");
   std::vector<StepProgram> programs{lower(e, 0)};
@@ -100,8 +103,14 @@ TEST(Memory, AMisfitNamesTensorsAndAChangeThatFits) {
 
 // Case A05 through the whole prediction.
 TEST(Prediction, ASlowerNetworkMakesALongerStep) {
-  Experiment const e = experiment_of({{"model", "gpt2"}, {"layers", "2"}, {"seq", "128"}, {"tp", "2"}, {"dp", "2"}, {"pp", "2"},
-                                      {"global-batch", "8"}, {"precision", "bf16"}});
+  Experiment const e = experiment_of({{"model", "gpt2"},
+                                      {"layers", "2"},
+                                      {"seq", "128"},
+                                      {"tp", "2"},
+                                      {"dp", "2"},
+                                      {"pp", "2"},
+                                      {"global-batch", "8"},
+                                      {"precision", "bf16"}});
   SystemProfile fast = load_system("pcie-box"), slow = fast;
   for (NetworkLevel& level : slow.network) level.bandwidth_gb_per_s /= 2;
   SoftwareStack const stack = load_stack("ours");
@@ -111,8 +120,14 @@ TEST(Prediction, ASlowerNetworkMakesALongerStep) {
 }
 
 TEST(Prediction, PartsAddUpToTheStep) {
-  Experiment const e = experiment_of({{"model", "gpt2"}, {"layers", "4"}, {"seq", "128"}, {"tp", "2"}, {"dp", "2"}, {"pp", "2"},
-                                      {"global-batch", "8"}, {"precision", "bf16"}});
+  Experiment const e = experiment_of({{"model", "gpt2"},
+                                      {"layers", "4"},
+                                      {"seq", "128"},
+                                      {"tp", "2"},
+                                      {"dp", "2"},
+                                      {"pp", "2"},
+                                      {"global-batch", "8"},
+                                      {"precision", "bf16"}});
   Prediction const p = predict_step(e, CostModel(load_system("h100-sxm"), load_stack("te-2025")));
   Breakdown const& b = p.breakdown;
   EXPECT_NEAR(b.compute_ms + b.exposed_comm_ms + b.idle_ms, p.step_ms, 1e-9 * p.step_ms);
@@ -120,7 +135,8 @@ TEST(Prediction, PartsAddUpToTheStep) {
 }
 
 TEST(Prediction, ReductionsAfterBackwardTakeLongerThanBesideIt) {
-  Experiment const e = experiment_of({{"model", "megatron-1.7b"}, {"layers", "4"}, {"seq", "1024"}, {"dp", "16"}, {"precision", "bf16"}});
+  Experiment const e = experiment_of(
+      {{"model", "megatron-1.7b"}, {"layers", "4"}, {"seq", "1024"}, {"dp", "16"}, {"precision", "bf16"}});
   SoftwareStack beside = load_stack("ours"), after = beside;
   after.dp_overlap = false;
   SystemProfile const system = load_system("a100-80gb-sxm");
@@ -136,8 +152,43 @@ TEST(Prediction, ASlowHostSetsTheFloorOfASmallModel) {
   Prediction const p = predict_step(e, CostModel(load_system("h100-sxm"), stack));
   std::int64_t launched = 0;
   for (Segment const& s : p.programs[0].segments)
-    if (s.kind != ActionKind::optimizer && s.kind != ActionKind::reduce) launched += static_cast<std::int64_t>(s.ops.size());
+    if (s.kind != ActionKind::optimizer && s.kind != ActionKind::reduce)
+      launched += static_cast<std::int64_t>(s.ops.size());
   EXPECT_NEAR(p.step_ms, static_cast<double>(launched), 0.05 * static_cast<double>(launched));
+}
+
+/// Fixed times, with tensor- and data-parallel communication on one link or on two.
+class OnLinks final : public DurationModel {
+ public:
+  OnLinks(bool shared, double slowdown) : shared_(shared), slowdown_(slowdown) {}
+  double compute_ms(StepProgram const&, Op const&, bool) const final { return 1; }
+  double collective_ms(StepProgram const&, Op const& op) const final { return op.stream == StreamId::dp ? 40 : 1; }
+  double transfer_ms(StepProgram const&, Op const&) const final { return 0; }
+  LinkUse link_use(StepProgram const& p, Op const& op) const final {
+    return {shared_ || op.stream != StreamId::dp ? 0 : 1, collective_ms(p, op)};
+  }
+  double slowdown_beside_communication() const final { return slowdown_; }
+
+ private:
+  bool shared_;
+  double slowdown_;
+};
+
+TEST(Prediction, AxesThatShareALinkSlowEachOtherAndCommunicationSlowsCompute) {
+  Experiment const e = experiment_of({{"model", "gpt2"},
+                                      {"layers", "4"},
+                                      {"seq", "128"},
+                                      {"tp", "2"},
+                                      {"dp", "2"},
+                                      {"bucket-mb", "1"},
+                                      {"global-batch", "2"}});
+  std::vector<StepProgram> const programs{lower(e, 0)};
+  auto const play = [&](bool shared, double slowdown) { return simulate(programs, OnLinks(shared, slowdown)); };
+  double const apart = play(false, 0).step_ms;
+  EXPECT_GT(play(true, 0).step_ms, apart);
+  auto const slowed = play(false, 0.5);
+  EXPECT_GT(slowed.stages[0].compute_ms, play(false, 0).stages[0].compute_ms);
+  EXPECT_LE(slowed.stages[0].compute_ms, 1.5 * play(false, 0).stages[0].compute_ms);
 }
 
 TEST(Prediction, AnUnknownPrecisionIsRefused) {

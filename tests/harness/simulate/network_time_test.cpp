@@ -21,7 +21,8 @@ std::vector<std::int64_t> range(std::int64_t count, std::int64_t stride = 1) {
   return ranks;
 }
 
-double microseconds(std::vector<NetworkLevel> const& n, std::vector<std::int64_t> const& ranks, OpKind kind, double bytes) {
+double microseconds(std::vector<NetworkLevel> const& n, std::vector<std::int64_t> const& ranks, OpKind kind,
+                    double bytes) {
   return collective_us(n, lay_out(n, ranks), kind, bytes).total_us;
 }
 
@@ -47,7 +48,8 @@ TEST(NetworkTime, HalvingTheBandwidthDoublesTheTime) {
   for (OpKind const kind : {OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter, OpKind::all_to_all})
     for (std::int64_t const stride : {1, 8}) {
       std::vector<NetworkLevel> const fast{level(8, 300), level(0, 100)}, slow{level(8, 150), level(0, 50)};
-      double const a = microseconds(fast, range(8, stride), kind, 1e8), b = microseconds(slow, range(8, stride), kind, 1e8);
+      double const a = microseconds(fast, range(8, stride), kind, 1e8),
+                   b = microseconds(slow, range(8, stride), kind, 1e8);
       EXPECT_GT(b, a);
       EXPECT_NEAR(b / a, 2, 1e-9);
     }
@@ -92,17 +94,23 @@ TEST(NetworkTime, AgreesWithMeasuredBusBandwidths) {
   };
   double const mib = 0x1p20, gib = 0x1p30;
   for (Row const& r :
-       {Row{"a100-80gb-sxm", 8, OpKind::all_reduce, 8 * gib, 235.26}, Row{"a100-80gb-sxm", 8, OpKind::all_gather, 8 * gib, 223.39},
-        Row{"a100-80gb-sxm", 8, OpKind::reduce_scatter, 8 * gib, 231.52}, Row{"a100-80gb-sxm", 8, OpKind::all_to_all, 8 * gib, 224.31},
-        Row{"a100-80gb-sxm", 32, OpKind::all_reduce, 4 * gib, 191.05}, Row{"h100-sxm", 8, OpKind::all_reduce, 16 * gib, 479.9},
+       {Row{"a100-80gb-sxm", 8, OpKind::all_reduce, 8 * gib, 235.26},
+        Row{"a100-80gb-sxm", 8, OpKind::all_gather, 8 * gib, 223.39},
+        Row{"a100-80gb-sxm", 8, OpKind::reduce_scatter, 8 * gib, 231.52},
+        Row{"a100-80gb-sxm", 8, OpKind::all_to_all, 8 * gib, 224.31},
+        Row{"a100-80gb-sxm", 32, OpKind::all_reduce, 4 * gib, 191.05},
+        Row{"h100-sxm", 8, OpKind::all_reduce, 16 * gib, 479.9},
         Row{"h200-sxm", 8, OpKind::all_gather, 16 * gib, 361.4}, Row{"h200-sxm", 4, OpKind::all_reduce, 8 * gib, 363.3},
         Row{"h200-sxm", 16, OpKind::all_reduce, 16 * gib, 485.66}, Row{"b200", 8, OpKind::all_reduce, 8 * gib, 838},
-        Row{"h100-sxm", 32, OpKind::all_reduce, 4 * gib, 364.8}, Row{"h100-sxm", 1024, OpKind::all_reduce, 4 * gib, 359.1},
-        Row{"h100-sxm", 8192, OpKind::all_reduce, 8 * gib, 366}, Row{"h100-sxm", 1024, OpKind::all_reduce, 128 * mib, 182.4},
+        Row{"h100-sxm", 32, OpKind::all_reduce, 4 * gib, 364.8},
+        Row{"h100-sxm", 1024, OpKind::all_reduce, 4 * gib, 359.1},
+        Row{"h100-sxm", 8192, OpKind::all_reduce, 8 * gib, 366},
+        Row{"h100-sxm", 1024, OpKind::all_reduce, 128 * mib, 182.4},
         Row{"h100-sxm", 8192, OpKind::all_reduce, 128 * mib, 158.5}}) {
     std::vector<NetworkLevel> const n = load_system(r.system).network;
     double const measured_us = ring_wire_bytes(r.kind, r.bytes, r.ranks) / r.bus_gb_per_s / 1e3;
-    EXPECT_NEAR(microseconds(n, range(r.ranks), r.kind, r.bytes) / measured_us, 1, 0.13) << r.system << ' ' << r.ranks << ' ' << r.bytes;
+    EXPECT_NEAR(microseconds(n, range(r.ranks), r.kind, r.bytes) / measured_us, 1, 0.13)
+        << r.system << ' ' << r.ranks << ' ' << r.bytes;
   }
 }
 
