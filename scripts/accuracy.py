@@ -40,7 +40,8 @@ def model_file(folder, spec):
     return path
 
 
-def predict(binary, folder, row, stack):
+def simulate(binary, folder, row, stack):
+    """The program's row, or None and its complaint."""
     command = [binary, "simulate", "--json", "--system", row["system"], "--stack", stack or row["stack"],
                "--model", model_file(folder, row["model"])]
     for flag in FLAGS:
@@ -52,12 +53,38 @@ def predict(binary, folder, row, stack):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode == 2 or not done.stdout.strip():
         return None, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no answer"
-    answer = json.loads(done.stdout)[0]
+    return json.loads(done.stdout)[0], ""
+
+
+def predict(binary, folder, row, stack):
+    """Step time of a row in ms and a remark, or None and why there is none."""
+    answer, complaint = simulate(binary, folder, row, stack)
+    if answer is None:
+        return None, complaint
     step = answer["step_ms_p50"]
     # A published layer time has no optimizer and no reduction of gradients.
     if row["note"] == "layer":
         step -= answer["optimizer_ms"]
     return step, answer["reason"] or ""
+
+
+def memory_rows(binary, folder):
+    """Activations and states of the blocks of the first stage: the figures count neither embedding nor head."""
+    with open(os.path.join(ROOT, "tests/data/published/memory.csv"), newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    out = []
+    for row in rows:
+        answer, complaint = simulate(binary, folder, row, None)
+        if answer is None:
+            sys.exit(f"{row['name']}: {complaint}")
+        activations = answer["activation_bytes"] / 2**30
+        states = sum(answer[k] for k in ("parameter_bytes", "gradient_bytes", "optimizer_bytes")) / 2**30
+        out.append({"source": row["source"], "name": row["name"], "activation_gib": row["activation_gib"],
+                    "predicted_activation_gib": f"{activations:.4f}",
+                    "activation_error_pct": f"{100 * (activations / float(row['activation_gib']) - 1):.2f}",
+                    "states_gib": row["states_gib"], "predicted_states_gib": f"{states:.4f}",
+                    "states_error_pct": f"{100 * (states / float(row['states_gib']) - 1):.2f}"})
+    return out
 
 
 def summary_of(rows):
@@ -97,6 +124,7 @@ def main():
         rows = [r for r in csv.DictReader(file) if arguments.source in (None, r["source"])]
     out = []
     with tempfile.TemporaryDirectory() as folder:
+        memory = [] if arguments.source else memory_rows(os.path.abspath(arguments.binary), folder)
         for row in rows:
             step, remark = predict(os.path.abspath(arguments.binary), folder, row, arguments.stack)
             measured = float(row["measured_ms"])
@@ -112,6 +140,9 @@ def main():
         os.makedirs(arguments.out, exist_ok=True)
         write(os.path.join(arguments.out, "step_times.csv"), out)
         write(os.path.join(arguments.out, "summary.csv"), table)
+        write(os.path.join(arguments.out, "memory.csv"), memory)
+        for r in memory:
+            print(f"{r['name']:<32}activations {r['activation_error_pct']:>6}%, states {r['states_error_pct']:>6}%")
     for r in table:
         print(f"{r['source']:<24}{r['rows']:<10}{r['count']:>4} rows: mean {r['mean_abs_error_pct']:>6}%, median "
               f"{r['median_abs_error_pct']:>6}%, bias {r['bias_pct']:>7}%, worst {r['worst_error_pct']}% ({r['worst']})")
