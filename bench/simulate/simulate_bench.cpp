@@ -28,6 +28,7 @@ void bare_schedule(benchmark::State& state) {
 }
 BENCHMARK(bare_schedule)->Args({16, 512})->Args({64, 4096})->Unit(benchmark::kMillisecond);
 
+/// Microbatches, and whether every span is kept.
 void llama_405b(benchmark::State& state) {
   Experiment e;
   for (auto const& [flag, value] :
@@ -36,15 +37,15 @@ void llama_405b(benchmark::State& state) {
                                                                   {"pp", "16"},
                                                                   {"dp", "128"},
                                                                   {"seq", "8192"},
-                                                                  {"global-batch", "2048"},
                                                                   {"precision", "bf16"},
                                                                   {"sequence-parallel", "true"}})
     set_field(e, flag, value);
+  e.global_batch = 128 * state.range(0);
   resolve(e);
   CostModel const model(load_system("h100-sxm"), load_stack("te-2025"));
-  play(state, predict_step(e, model).programs, model, state.range(0) != 0);
+  play(state, predict_step(e, model).programs, model, state.range(1) != 0);
 }
-BENCHMARK(llama_405b)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama_405b)->Args({16, 0})->Args({16, 1})->Args({256, 0})->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace shardbench
