@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "harness/config/parallel_config.hpp"
 
 namespace shardbench {
@@ -104,6 +106,19 @@ void add_states(ParallelConfig const& p, Reasons& reasons) {
                                   list_text(divisors(p.dp, 4096))));
 }
 
+/// Every context rank takes whole heads of what its tensor rank has, keys and values of their own among them.
+void add_ulysses(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+  std::int64_t const heads = std::max<std::int64_t>(1, model.heads / p.tp);
+  std::int64_t const kv_heads = model.mla ? heads : std::max<std::int64_t>(1, model.kv_heads / p.tp);
+  auto const check = [&](std::int64_t count, char const* what) {
+    if (count % p.cp == 0) return true;
+    reasons.push_back(fmt::format("cp: {} does not divide the {} {} heads a tp rank has (ulysses); legal: {}", p.cp,
+                                  count, what, list_text(divisors(std::gcd(heads, kv_heads), 4096))));
+    return false;
+  };
+  if (check(heads, "query")) check(kv_heads, "kv");
+}
+
 void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
   if (!(p.tp_sync_fraction >= 0 && p.tp_sync_fraction <= 1))
     reasons.push_back(fmt::format("tp-sync-fraction: {} given; legal: 0 to 1", p.tp_sync_fraction));
@@ -123,9 +138,7 @@ void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reaso
   if (p.recompute_layers > 0 && p.recompute == Recompute::none)
     reasons.push_back(fmt::format("recompute-layers: {} given with recompute none; legal with selective or full",
                                   p.recompute_layers));
-  if (p.cp > 1 && p.cp_method == CpMethod::ulysses && model.heads / p.tp % p.cp != 0)
-    reasons.push_back(fmt::format("cp: {} does not divide the {} query heads a tp rank has (ulysses); legal: {}", p.cp,
-                                  model.heads / p.tp, list_text(divisors(model.heads / p.tp, 4096))));
+  if (p.cp > 1 && p.cp_method == CpMethod::ulysses) add_ulysses(model, p, reasons);
 }
 
 }  // namespace

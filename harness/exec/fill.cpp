@@ -89,6 +89,14 @@ void Runner::fill_parameters(std::uint64_t seed) {
 
 namespace {
 
+/// Global positions of the rank's rows.
+std::vector<std::int32_t> positions_of(StepProgram const& p) {
+  std::vector<std::int32_t> positions;
+  for (DimRange const& piece : p.sequence)
+    for (std::int64_t s = 0; s < piece.size; ++s) positions.push_back(static_cast<std::int32_t>(piece.begin + s));
+  return positions;
+}
+
 void put(Device& device, void* to, std::vector<std::int32_t> const& values, Stream& stream) {
   device.copy_from_host(to, values.data(), values.size() * sizeof(std::int32_t), stream);
   stream.synchronize();
@@ -105,11 +113,8 @@ void Runner::fill_inputs(std::uint64_t seed) {
   Stream& stream = *queue(StreamId::compute).stream;
   StepProgram const& p = program_;
   auto const at = [&](TensorId id, std::int32_t m) { return Operands(program_, plan_, arena_, m).at({id, 0, 0}); };
-  // Rows are (sequence, batch), sequence outermost. Contiguous slices of the sequence; zigzag ones come with ring
-  // attention.
-  std::int64_t const first = p.local_seq * p.coordinate[static_cast<std::size_t>(Axis::cp)];
-  std::vector<std::int32_t> positions;
-  for (std::int64_t s = 0; s < p.local_seq; ++s) positions.push_back(static_cast<std::int32_t>(first + s));
+  // Rows are (sequence, batch), sequence outermost.
+  std::vector<std::int32_t> const positions = positions_of(p);
   put(device_, at(p.positions, 0), positions, stream);
   for (std::int32_t m = 0; p.token_numbers != no_tensor && m < static_cast<std::int32_t>(p.microbatches); ++m) {
     std::vector<std::int32_t> numbers;
@@ -154,6 +159,7 @@ void Runner::fill_constants(std::uint64_t seed) {
 
 void Runner::fill_borders(std::uint64_t seed) {
   // Block-only programs have no embedding and no loss: inputs and output gradients come from the generator too.
+  std::vector<std::int32_t> const positions = positions_of(program_);
   for (Chunk const& chunk : program_.chunks) {
     for (bool const gradient : {false, true}) {
       TensorId const id = gradient ? chunk.output_gradient : chunk.input;
@@ -163,8 +169,7 @@ void Runner::fill_borders(std::uint64_t seed) {
       std::int64_t const rows = t.rows / program_.micro_batch;
       bool const cut =
           is_shard(program_.tensors[static_cast<std::size_t>(id)].placement[static_cast<std::size_t>(Axis::tp)], 0);
-      std::int64_t const first = program_.local_seq * program_.coordinate[static_cast<std::size_t>(Axis::cp)] +
-                                 (cut ? rows * program_.coordinate[static_cast<std::size_t>(Axis::tp)] : 0);
+      std::int64_t const first = cut ? rows * program_.coordinate[static_cast<std::size_t>(Axis::tp)] : 0;
       // As large as a mean over tokens makes them, so that sums over the batch stay near one.
       float const scale = gradient ? 1.0f / static_cast<float>(program_.seq * program_.global_batch) : 1.0f;
       for (std::int32_t m = 0; m < static_cast<std::int32_t>(program_.microbatches); ++m) {
@@ -173,7 +178,7 @@ void Runner::fill_borders(std::uint64_t seed) {
         for (std::int64_t s = 0; s < rows; ++s)
           for (std::int64_t b = 0; b < program_.micro_batch; ++b) {
             std::int64_t const sample = program_.first_sample + m * program_.micro_batch + b;
-            std::int64_t const row = sample * program_.seq + first + s;
+            std::int64_t const row = sample * program_.seq + positions[static_cast<std::size_t>(first + s)];
             for (std::int64_t c = 0; c < t.cols; ++c)
               values.push_back(scale * random_normal(key, static_cast<std::uint64_t>(row * t.cols + c)));
           }

@@ -66,6 +66,15 @@ void PreparedCall::call() const {
       communicator->all_to_all(from, routed ? send_counts : equal, to, routed ? receive_counts : equal, *stream);
       break;
     }
+    case OpKind::ring_shift: {
+      // To the next rank, from the one before; both in one call, so that no ring waits for itself.
+      std::vector<std::size_t> to_next(size, 0), from_previous(size, 0);
+      auto const rank = static_cast<std::size_t>(communicator->rank());
+      to_next[(rank + 1) % size] = from.count;
+      from_previous[(rank + size - 1) % size] = to.count;
+      communicator->all_to_all(from, to_next, to, from_previous, *stream);
+      break;
+    }
     case OpKind::send:
       communicator->send(from, peer, tag, *stream);
       break;

@@ -49,14 +49,14 @@ void gemm(Launch const& l) {
   l.kernels.gemm(l.stream, a);
 }
 
-AttentionShape attention_shape(Launch const& l, std::int32_t const* positions) {
+AttentionShape attention_shape(Launch const& l) {
   auto const& s = std::get<AttentionOpShape>(l.op.shape);
   AttentionShape a;
   // The shape is that of the longest context; a step may stand earlier.
   a.seq_q = s.seq_q, a.seq_k = s.seq_k - (l.data.program().context - l.data.position()), a.batch = s.batch;
   a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.value_dim = s.value_dim;
   a.scale = s.scale, a.softcap = s.softcap, a.window = s.window, a.mask = s.mask;
-  a.q_positions = a.k_positions = positions;
+  a.q_offset = s.q_offset, a.statistic_stride = s.statistic_stride;
   a.dtype = l.precision();
   return a;
 }
@@ -65,7 +65,7 @@ AttentionTensor part(Launch const& l, TensorRef const& ref) { return {l.data.at(
 
 void attention_forward(Launch const& l) {
   AttentionForwardArgs a;
-  a.shape = attention_shape(l, nullptr);
+  a.shape = attention_shape(l);
   a.q = part(l, l.in(0)), a.k = part(l, l.in(1)), a.v = part(l, l.in(2));
   a.out = part(l, l.out(0));
   a.log_sum_exp = l.data.as<float>(l.out(1));
@@ -74,12 +74,21 @@ void attention_forward(Launch const& l) {
 
 void attention_backward(Launch const& l) {
   AttentionBackwardArgs a;
-  a.shape = attention_shape(l, nullptr);
+  a.shape = attention_shape(l);
   a.q = part(l, l.in(0)), a.k = part(l, l.in(1)), a.v = part(l, l.in(2));
   a.out = part(l, l.in(3)), a.dout = part(l, l.in(4));
   a.log_sum_exp = l.data.as<float>(l.in(5));
   a.dq = part(l, l.out(0)), a.dk = part(l, l.out(1)), a.dv = part(l, l.out(2));
+  a.accumulate_q = std::get<AttentionOpShape>(l.op.shape).add_q;
+  a.accumulate_kv = std::get<AttentionOpShape>(l.op.shape).add_kv;
   l.kernels.attention_backward(l.stream, a);
+}
+
+void attention_merge(Launch const& l) {
+  auto const& s = std::get<AttentionOpShape>(l.op.shape);
+  l.kernels.attention_merge(
+      l.stream, {s.seq_q, s.batch, s.heads, s.value_dim, part(l, l.out(0)), part(l, l.in(0)), l.data.as<float>(l.out(1)),
+                 l.data.as<float>(l.in(1)), s.statistic_stride, l.precision()});
 }
 
 void norm_forward(Launch const& l) {
@@ -333,6 +342,7 @@ constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
   set(OpKind::gemm, gemm);
   set(OpKind::attention_forward, attention_forward);
   set(OpKind::attention_backward, attention_backward);
+  set(OpKind::attention_merge, attention_merge);
   set(OpKind::norm_forward, norm_forward);
   set(OpKind::norm_backward, norm_backward);
   set(OpKind::rope, rope);

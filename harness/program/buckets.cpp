@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <tuple>
 
 #include "kernels/core/error.hpp"
 
@@ -14,26 +16,8 @@ constexpr auto tp_axis = static_cast<std::size_t>(Axis::tp);
 constexpr auto cp_axis = static_cast<std::size_t>(Axis::cp);
 constexpr auto dp_axis = static_cast<std::size_t>(Axis::dp);
 
-/// Which groups a gradient is summed over; parameters with equal answers may share a bucket.
-std::vector<std::int32_t> reduce_groups(StepProgram const& p, GroupIds const& groups, Parameter const& parameter,
-                                        std::array<bool, axis_count> const& partial) {
-  std::vector<std::int32_t> over;
-  auto const use = [&](char const* name) {
-    std::int32_t const id = groups.at(name);
-    if (p.groups[static_cast<std::size_t>(id)].members.size() > 1) over.push_back(id);
-  };
-  if (parameter.expert) {
-    use("edp");
-    return over;
-  }
-  if (partial[tp_axis]) use("tp");
-  if (partial[dp_axis] && partial[cp_axis])
-    use("dp_cp");
-  else if (partial[dp_axis])
-    use("dp");
-  else if (partial[cp_axis])
-    use("cp");
-  return over;
+std::size_t group_size(StepProgram const& p, std::int32_t group) {
+  return p.groups[static_cast<std::size_t>(group)].members.size();
 }
 
 /// A weight that another stage holds a copy of: the copies' gradients are summed whole, so it is never cut over dp.
@@ -43,11 +27,39 @@ bool meets_copy(StepProgram const& p, Parameter const& parameter) {
          });
 }
 
-/// The group that a bucket's shards are spread over: the data-parallel one it is reduced over; -1 when there is none.
-std::int32_t shard_group(StepProgram const& p, Bucket const& bucket) {
-  for (std::int32_t const group : bucket.reduce_groups)
-    if (p.groups[static_cast<std::size_t>(group)].axis == Axis::dp) return group;
-  return -1;
+/// Which groups a gradient is summed over, and which of them its states are sharded over.
+struct Reduction {
+  std::vector<std::int32_t> groups;
+  std::int32_t shard_group = -1;
+  bool operator<(Reduction const& other) const {
+    return std::tie(groups, shard_group) < std::tie(other.groups, other.shard_group);
+  }
+};
+
+/// Parameters with equal answers may share a bucket.
+Reduction reduction_of(StepProgram const& p, GroupIds const& groups, Experiment const& e, Parameter const& parameter,
+                       std::array<bool, axis_count> const& partial) {
+  Reduction r;
+  auto const use = [&](char const* name) {
+    std::int32_t const id = groups.at(name);
+    if (group_size(p, id) > 1) r.groups.push_back(id);
+    return id;
+  };
+  bool const sharded = e.parallel.zero_stage > 0 && !meets_copy(p, parameter);
+  if (!parameter.expert && partial[tp_axis]) use("tp");
+  std::size_t const before = r.groups.size();
+  if (parameter.expert)
+    use("edp");
+  else if (sharded && (partial[dp_axis] || partial[cp_axis]))
+    use("shard"), use("replica");
+  else if (partial[cp_axis])
+    use("dp_cp");
+  else if (partial[dp_axis])
+    use("dp");
+  if (sharded && r.groups.size() > before) r.shard_group = r.groups[before];
+  // One rank holds a whole shard set: there is nothing to cut, only copies to sum.
+  if (!parameter.expert && r.shard_group != groups.at("shard")) r.shard_group = -1;
+  return r;
 }
 
 /// Position of the last op that writes one of the bucket's gradients.
@@ -73,19 +85,17 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
     p.tensors[static_cast<std::size_t>(id)].storage = storage;
     p.tensors[static_cast<std::size_t>(id)].storage_offset = offset;
   };
-  bool const whole = std::ranges::any_of(
-      bucket.parameters, [&](std::int32_t i) { return meets_copy(p, p.parameters[static_cast<std::size_t>(i)]); });
-  std::int32_t const over = shard_group(p, bucket);
-  bool const sharded = e.parallel.zero_stage > 0 && over >= 0 && !whole;
-  auto const members = sharded ? p.groups[static_cast<std::size_t>(over)].members : std::vector<std::int64_t>{p.rank};
-  auto const shards = static_cast<std::int64_t>(members.size());
+  bool const sharded = bucket.shard_group >= 0;
   for (std::int32_t const parameter : bucket.parameters)
     bucket.elements += (p.parameters[static_cast<std::size_t>(parameter)].elements() + 15) / 16 * 16;
   // Shards are whole vectors, so every rank's part starts aligned.
-  std::int64_t const unit = 16 * shards;
-  bucket.elements = (bucket.elements + unit - 1) / unit * unit;
+  auto const shards = sharded ? static_cast<std::int64_t>(group_size(p, bucket.shard_group)) : 1;
+  bucket.elements = (bucket.elements + 16 * shards - 1) / (16 * shards) * (16 * shards);
   bucket.shard_elements = bucket.elements / shards;
-  bucket.shard_begin = bucket.shard_elements * (std::ranges::find(members, p.rank) - members.begin());
+  if (sharded) {
+    auto const& members = p.groups[static_cast<std::size_t>(bucket.shard_group)].members;
+    bucket.shard_begin = bucket.shard_elements * (std::ranges::find(members, p.rank) - members.begin());
+  }
   std::string const name = fmt::format("bucket{}", index);
   TensorRole const full = e.parallel.zero_stage == 3 && sharded ? TensorRole::activation : TensorRole::parameter;
   bucket.weights = root(p, b, name + ".weights", full, p.precision, bucket.elements, bucket.chunk);
@@ -116,60 +126,76 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
   }
 }
 
+/// Sums of a bucket's gradients: whole until they are cut into shards, the own shard from there on.
+std::vector<Op> reduction_ops(GraphBuilder& b, Bucket const& bucket) {
+  std::vector<Op> ops;
+  TensorRef const whole{bucket.gradients, 0, 0}, shard{bucket.gradients, bucket.shard_begin, 0};
+  bool cut = false;
+  for (std::int32_t const group : bucket.reduce_groups) {
+    bool const cuts = group == bucket.shard_group;
+    TensorRef const from = cut ? shard : whole, to = cut || cuts ? shard : whole;
+    ops.push_back(b.make_collective(cuts ? OpKind::reduce_scatter : OpKind::all_reduce, group,
+                                    cut ? bucket.shard_elements : bucket.elements, Dtype::f32, "gradients", from, to));
+    cut = cut || cuts;
+    ops.back().when = When::last;
+    ops.back().part = BackwardPart::weight;
+  }
+  return ops;
+}
+
 void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucket, std::vector<Op>& backward) {
   // From the last position back, so that earlier positions stay right.
   std::vector<std::pair<std::size_t, std::int32_t>> places;
   for (auto i = static_cast<std::size_t>(first_bucket); i < p.buckets.size(); ++i)
-    places.emplace_back(last_writer(p, p.buckets[i], backward), static_cast<std::int32_t>(i));
+    if (p.buckets[i].weight_shard == no_tensor)
+      places.emplace_back(last_writer(p, p.buckets[i], backward), static_cast<std::int32_t>(i));
   std::ranges::sort(places, std::greater<>{});
   for (auto const& [position, index] : places) {
     Bucket const& bucket = p.buckets[static_cast<std::size_t>(index)];
-    std::vector<Op> reductions;
-    for (std::int32_t const group : bucket.reduce_groups) {
-      bool const data = p.groups[static_cast<std::size_t>(group)].axis == Axis::dp;
-      TensorRef const whole{bucket.gradients, 0, 0};
-      Op op =
-          bucket.shard_elements < bucket.elements && data
-              ? b.make_collective(OpKind::reduce_scatter, group, bucket.elements, Dtype::f32, "gradients", whole,
-                                  {bucket.gradients, bucket.shard_begin, 0})
-              : b.make_collective(OpKind::all_reduce, group, bucket.elements, Dtype::f32, "gradients", whole, whole);
-      op.when = When::last;
-      op.part = BackwardPart::weight;
-      reductions.push_back(std::move(op));
-    }
+    std::vector<Op> reductions = reduction_ops(b, bucket);
     backward.insert(backward.begin() + static_cast<std::ptrdiff_t>(position) + 1, reductions.begin(), reductions.end());
   }
 }
 
-/// ZeRO-3 reduces after every backward: gradients of a microbatch overwrite, and the shard adds them up.
+/// ZeRO-3 reduces after every backward: gradients of a microbatch overwrite, and the shard adds them up. What ranks agree
+/// on before that, they agree on every time.
 void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
   for (Op& op : backward)
-    for (TensorRef const& out : op.outputs)
-      if (out.valid() && p.tensors[static_cast<std::size_t>(out.id)].role == TensorRole::gradient && op.accumulate)
-        op.accumulate = false;
+    for (TensorRef const& out : op.outputs) {
+      if (!out.valid()) continue;
+      TensorId const root = p.storage_of(out.id);
+      bool const sharded = std::ranges::any_of(
+          p.buckets, [&](Bucket const& b) { return b.weight_shard != no_tensor && b.gradients == root; });
+      if (!sharded) continue;
+      op.accumulate = false;
+      if (op.when == When::last) op.when = When::every;
+    }
 }
 
 }  // namespace
 
+bool weights_are_sharded(ParallelConfig const& c) {
+  return c.zero_stage == 3 && (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp > 1;
+}
+
 void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds const& groups, std::int32_t chunk,
                  std::int32_t first_parameter, std::vector<Op>& backward) {
   auto const first_bucket = static_cast<std::int32_t>(p.buckets.size());
-  bool const fully_sharded = e.parallel.zero_stage == 3 && e.parallel.dp > 1;
-  if (fully_sharded) reduce_every_time(p, backward);
   // Backward reaches the last parameter first.
-  std::map<std::tuple<std::vector<std::int32_t>, bool, bool>, std::int32_t> open;
+  std::map<std::pair<Reduction, bool>, std::int32_t> open;
   for (auto i = static_cast<std::int32_t>(p.parameters.size()); i-- > first_parameter;) {
     Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
-    auto const over = reduce_groups(p, groups, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
-    auto const key = std::tuple{over, parameter.expert, e.parallel.zero_stage > 0 && meets_copy(p, parameter)};
+    auto const over = reduction_of(p, groups, e, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
+    auto const key = std::pair{over, parameter.expert};
     auto it = open.find(key);
     double const bytes =
         it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * 4;
     // `elements` holds the running sum until the bucket is laid out.
-    if (it == open.end() || (!over.empty() && bytes >= e.bucket_mb * 1e6)) {
+    if (it == open.end() || (!over.groups.empty() && bytes >= e.bucket_mb * 1e6)) {
       open[key] = static_cast<std::int32_t>(p.buckets.size());
       p.buckets.emplace_back();
-      p.buckets.back().reduce_groups = over;
+      p.buckets.back().reduce_groups = over.groups;
+      p.buckets.back().shard_group = over.shard_group;
       p.buckets.back().chunk = chunk;
       it = open.find(key);
     }
@@ -181,7 +207,8 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
     p.buckets[i].elements = 0;
     lay_out(p, b, e, p.buckets[i], static_cast<std::int32_t>(i));
   }
-  if (!fully_sharded) insert_reductions(p, b, first_bucket, backward);
+  insert_reductions(p, b, first_bucket, backward);
+  reduce_every_time(p, backward);
 }
 
 void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
@@ -189,24 +216,31 @@ void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
   Segment gather{ActionKind::gather, chunk, {}}, reduce{ActionKind::reduce, chunk, {}};
   for (Bucket const& bucket : p.buckets) {
     if (bucket.chunk != chunk || bucket.weight_shard == no_tensor) continue;
-    std::int32_t const group = bucket.reduce_groups.back();
     b.set_phase("gather");
-    gather.ops.push_back(b.make_collective(OpKind::all_gather, group, bucket.elements, p.precision, "weights",
-                                           {bucket.weight_shard, 0, 0}, {bucket.weights, 0, 0}));
+    gather.ops.push_back(b.make_collective(OpKind::all_gather, bucket.shard_group, bucket.elements, p.precision,
+                                           "weights", {bucket.weight_shard, 0, 0}, {bucket.weights, 0, 0}));
     b.set_phase("reduce");
+    TensorRef const whole{bucket.gradients, 0, 0}, sum{bucket.gradient_shard, 0, 0};
+    std::vector<Op> last;
     for (std::int32_t const over : bucket.reduce_groups) {
-      TensorRef const whole{bucket.gradients, 0, 0};
-      if (over == group)
+      bool const cut = last.size() > 0;
+      if (over == bucket.shard_group) {
         reduce.ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, Dtype::f32, "gradients",
                                                whole, {bucket.reduced, 0, 0}));
-      else
+        last.push_back(b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add",
+                                 {{bucket.reduced, 0, 0}}, {sum}));
+        last.back().accumulate = true;
+      } else if (!cut) {
         reduce.ops.push_back(
             b.make_collective(OpKind::all_reduce, over, bucket.elements, Dtype::f32, "gradients", whole, whole));
+      } else {
+        // Copies of the shard agree once a step.
+        last.push_back(b.make_collective(OpKind::all_reduce, over, bucket.shard_elements, Dtype::f32, "gradients", sum,
+                                         sum));
+        last.back().when = When::last;
+      }
     }
-    Op add = b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add",
-                       {{bucket.reduced, 0, 0}}, {{bucket.gradient_shard, 0, 0}});
-    add.accumulate = true;
-    reduce.ops.push_back(std::move(add));
+    std::ranges::move(last, std::back_inserter(reduce.ops));
   }
   p.segments.push_back(std::move(gather));
   p.segments.push_back(std::move(reduce));
@@ -260,8 +294,7 @@ std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
     ops.push_back(b.make_op(OpKind::adamw, AdamWShape{bucket.shard_elements}, "adamw", {gradient, factor},
                             {weight, master, {bucket.exp_avg, 0, 0}, {bucket.exp_avg_sq, 0, 0}}));
     if (own_shard || bucket.shard_elements == bucket.elements) continue;
-    ops.push_back(b.make_collective(OpKind::all_gather, bucket.reduce_groups.back(), bucket.elements, p.precision,
-                                    "weights", weight, {bucket.weights, 0, 0}));
+    ops.push_back(b.make_collective(OpKind::all_gather, bucket.shard_group, bucket.elements, p.precision, "weights", weight, {bucket.weights, 0, 0}));
   }
   return ops;
 }

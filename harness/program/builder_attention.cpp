@@ -1,4 +1,4 @@
-// Attention: rotation, norms of the heads, and the core that reads queries, keys and values wherever they lie.
+// Attention: its sizes, rotation, and norms of the heads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   bool const windowed = model_.sliding_window > 0 && layer % model_.sliding_window_step == 0;
   s.window = windowed && model_.sliding_window < program_.context + program_.seq ? model_.sliding_window : 0;
   s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
-  s.ring = program_.degree[cp_axis];
+  s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * program_.degree[cp_axis]);
   double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);
   double const all = s.mask == AttentionMask::none ? n * n
                      : s.window > 0                ? w * (w + 1) / 2 + (n - w) * w
@@ -51,7 +51,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
     return s;
   }
   // Zigzag chunks give every rank of the ring the same share of the visible pairs.
-  s.visible_pairs = all / static_cast<double>(s.ring);
+  s.visible_pairs = all / static_cast<double>(program_.degree[cp_axis]);
   return s;
 }
 
@@ -141,34 +141,6 @@ Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
                           columns(v, qk_width, stride)};
   };
   return attend(shape, parts(qk, packed), parts(dqk, dpacked), rows, layout);
-}
-
-Value GraphBuilder::attend(AttentionOpShape const& shape, AttentionParts const& parts, AttentionParts const& gradients,
-                           std::int64_t rows, Layout const& layout) {
-  std::int64_t const width = shape.heads * shape.value_dim;
-  std::int64_t const global_width = is_shard(layout[tp_axis], feature_dim) ? width * program_.degree[tp_axis] : width;
-  Value const out = new_value("attention", rows, width, global_width, layout);
-  TensorRef lse;  // what the backward pass needs
-  if (!caches())
-    lse = {new_tensor(qualified("attention.lse"), TensorRole::temporary, Dtype::f32, shape.batch * shape.heads,
-                      shape.seq_q),
-           0, 0};
-  bool const ring = shape.ring > 1;
-  auto const as_ring = [this, ring](Op op) {
-    if (!ring) return op;
-    op.group = group_id("cp");
-    return op;
-  };
-  TensorRef const positions{program_.positions, 0, 0};
-  emit(as_ring(make_op(ring ? OpKind::ring_attention_forward : OpKind::attention_forward, shape, "attention",
-                       {parts.q, parts.k, parts.v, positions}, {state(out).ref, lse})));
-  on_backward([=, this] {
-    TensorRef const dout = take_gradient(out);
-    emit(as_ring(make_op(ring ? OpKind::ring_attention_backward : OpKind::attention_backward, shape, "attention",
-                         {parts.q, parts.k, parts.v, state(out).ref, dout, lse, positions},
-                         {gradients.q, gradients.k, gradients.v})));
-  });
-  return out;
 }
 
 }  // namespace shardbench

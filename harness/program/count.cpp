@@ -72,13 +72,15 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
     }
     case OpKind::grouped_gemm:
       return grouped_cost(p, op, adds);
-    case OpKind::attention_forward:
-    case OpKind::ring_attention_forward: {
+    case OpKind::attention_forward: {
       auto const& s = std::get<AttentionOpShape>(op.shape);
       return attention_forward_cost(attention_cost_shape(p, s, s.visible_pairs));
     }
-    case OpKind::attention_backward:
-    case OpKind::ring_attention_backward: {
+    case OpKind::attention_merge: {
+      auto const& s = std::get<AttentionOpShape>(op.shape);
+      return attention_merge_cost(s.seq_q * s.batch, s.heads, s.value_dim, t);
+    }
+    case OpKind::attention_backward: {
       auto const& s = std::get<AttentionOpShape>(op.shape);
       return attention_backward_cost(attention_cost_shape(p, s, s.visible_pairs));
     }
@@ -159,12 +161,10 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
 }
 
 double model_flops(StepProgram const& p, Op const& op, bool full_attention) {
-  bool const forward = op.kind == OpKind::attention_forward || op.kind == OpKind::ring_attention_forward;
-  bool const backward = op.kind == OpKind::attention_backward || op.kind == OpKind::ring_attention_backward;
+  bool const forward = op.kind == OpKind::attention_forward, backward = op.kind == OpKind::attention_backward;
   if (forward || backward) {
     auto const& s = std::get<AttentionOpShape>(op.shape);
-    double const all = static_cast<double>(s.seq_q * s.seq_k) * static_cast<double>(s.ring);
-    auto const shape = attention_cost_shape(p, s, full_attention ? all : s.visible_pairs);
+    auto const shape = attention_cost_shape(p, s, full_attention ? s.full_pairs : s.visible_pairs);
     return forward ? attention_forward_cost(shape).flops : attention_backward_model_flops(shape);
   }
   if (op.kind == OpKind::gemm) {
@@ -175,17 +175,9 @@ double model_flops(StepProgram const& p, Op const& op, bool full_attention) {
   return 0;
 }
 
-double collective_payload(StepProgram const& p, Op const& op) {
-  if (auto const* s = std::get_if<CollectiveShape>(&op.shape))
-    return s->expected_count * static_cast<double>(bytes_of(s->dtype));
-  bool const forward = op.kind == OpKind::ring_attention_forward;
-  if (!forward && op.kind != OpKind::ring_attention_backward) return 0;
-  // K and V visit every rank of the ring; backwards they do so again, with dK and dV going all the way round.
-  auto const& s = std::get<AttentionOpShape>(op.shape);
-  double const kv = static_cast<double>(s.seq_k * s.batch * s.kv_heads * (s.head_dim + s.value_dim)) *
-                    static_cast<double>(bytes_of(p.precision));
-  double const ring = static_cast<double>(s.ring);
-  return forward ? kv * (ring - 1) : kv * (ring - 1) + kv * ring;
+double collective_payload(StepProgram const&, Op const& op) {
+  auto const* s = std::get_if<CollectiveShape>(&op.shape);
+  return s ? s->expected_count * static_cast<double>(bytes_of(s->dtype)) : 0;
 }
 
 double ring_wire_bytes(OpKind kind, double payload, std::int64_t ranks) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/program/context_blocks.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -22,7 +23,7 @@ GraphBuilder::GraphBuilder(StepProgram& program, Strategy const& strategy, Exper
   if (chunked) overlap_chunks_ = experiment.parallel.tp_overlap_chunks;
   auto const degree = [&](Axis a) { return program_.degree[static_cast<std::size_t>(a)]; };
   if (degree(Axis::tp) > 1) block_[static_cast<std::size_t>(Axis::tp)] = strategy_.block;
-  if (degree(Axis::cp) > 1) block_[static_cast<std::size_t>(Axis::cp)] = Shard{sequence_dim, ShardLayout::zigzag};
+  if (degree(Axis::cp) > 1) block_[static_cast<std::size_t>(Axis::cp)] = Shard{sequence_dim, context_layout(model_, experiment_.parallel.cp_method)};
   if (degree(Axis::dp) > 1) block_[static_cast<std::size_t>(Axis::dp)] = Shard{batch_dim};
 }
 
@@ -111,6 +112,7 @@ Op GraphBuilder::make_op(OpKind kind, OpShape shape, std::string const& name, st
   op.outputs = std::move(outputs);
   op.part = part_;
   op.flop_class = flop_class_;
+  op.attention_core = core_;
   op.layer = layer_;
   op.label = label(name, kind, Axis::size_);
   return op;
@@ -196,6 +198,19 @@ TensorRef GraphBuilder::pack(TensorRef x, std::int64_t rows, std::int64_t cols, 
   return to;
 }
 
+TensorRef GraphBuilder::zigzag_rows(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t ranks, bool to_ranks,
+                                    std::string const& name) {
+  TensorRef const y{new_tensor(qualified(name), TensorRole::temporary, program_.precision, rows, cols), 0, 0};
+  std::int64_t const pieces = 2 * ranks, size = rows / pieces * cols;
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    // The i-th piece in the ranks' order is a rank's first or its second, which counts from the end.
+    std::int64_t const piece = i % 2 == 0 ? i / 2 : pieces - 1 - i / 2;
+    std::int64_t const from = to_ranks ? piece : i, to = to_ranks ? i : piece;
+    pack({x.id, x.offset + from * size, 0}, rows / pieces, cols, cols, {y.id, to * size, 0}, cols, name);
+  }
+  return y;
+}
+
 TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step,
                                   std::string const& name) {
   Axis const axis = static_cast<Axis>(step.axis);
@@ -210,8 +225,12 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       throw IllegalConfig(fmt::format("{}: {} {} does not divide by {}={}", name, what, length, to_string(axis), n));
     return length / n;
   };
-  int const to_dim = is_shard(step.to) ? std::get<Shard>(step.to).dim : -1;
-  int const from_dim = is_shard(step.from) ? std::get<Shard>(step.from).dim : -1;
+  auto const dim_of = [](Placement const& p) {
+    int const dim = is_shard(p) ? std::get<Shard>(p).dim : -1;
+    return dim == inner_feature_dim ? feature_dim : dim;
+  };
+  auto const zigzag = [](Placement const& p) { return is_shard(p) && std::get<Shard>(p).layout == ShardLayout::zigzag; };
+  int const to_dim = dim_of(step.to), from_dim = dim_of(step.from);
   switch (step.transition) {
     case Transition::none:
       return x;
@@ -231,6 +250,7 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
         cols = part;
         return y;
       }
+      if (zigzag(step.to)) from = zigzag_rows(x, rows, cols, n, true, name);
       TensorRef const y = fresh(cut(rows, "rows"), cols);
       emit(make_collective(OpKind::reduce_scatter, group, rows * cols, dtype, name, from, y));
       rows /= n;
@@ -247,15 +267,15 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
         return wide;
       }
       rows *= n;
-      return y;
+      return zigzag(step.from) ? zigzag_rows(y, rows, cols, n, false, name) : y;
     }
     case Transition::all_to_all: {
       VALIDATE(
           (from_dim == sequence_dim && to_dim == feature_dim) || (from_dim == feature_dim && to_dim == sequence_dim),
           fmt::format("{}: activations move between sequence and feature cuts only", name));
-      TensorRef const y = fresh(rows * cols, 1);
       if (to_dim == feature_dim) {
         std::int64_t const part = cut(cols, "width");
+        TensorRef const y = fresh(rows * n, part);
         TensorRef const packed = fresh(rows * cols, 1);
         for (std::int64_t i = 0; i < n; ++i)
           pack({x.id, x.offset + i * part, 0}, rows, part, cols, {packed.id, i * rows * part, 0}, part, name);
@@ -265,6 +285,7 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
         return y;
       }
       std::int64_t const part = cut(rows, "rows");
+      TensorRef const y = fresh(rows, cols);
       emit(make_collective(OpKind::all_to_all, group, rows * cols, dtype, name, x, y));
       TensorRef const wide = fresh(part, cols * n);
       for (std::int64_t i = 0; i < n; ++i)
@@ -281,6 +302,7 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
         cols = part;
         return y;
       }
+      if (zigzag(step.to)) x = zigzag_rows(x, rows, cols, n, true, name);
       std::int64_t const part = cut(rows, "rows");
       TensorRef const y = fresh(part, cols);
       pack({x.id, x.offset + index * part * cols, 0}, part, cols, cols, y, cols, name);

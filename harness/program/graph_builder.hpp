@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "harness/config/experiment.hpp"
+#include "harness/program/context_blocks.hpp"
 #include "harness/program/replay.hpp"
 #include "harness/program/step_program.hpp"
 
 namespace shardbench {
 
 /// Dims of an activation, for Shard: [sequence, batch, feature]. Rows of its tensor are (sequence, batch).
-inline constexpr int sequence_dim = 0, batch_dim = 1, feature_dim = 2;
+/// `inner_feature_dim` are the features that remain of a cut of them by an outer axis: what Ulysses cuts inside tp's part.
+inline constexpr int sequence_dim = 0, batch_dim = 1, feature_dim = 2, inner_feature_dim = 3;
 
 using Layout = std::array<Placement, axis_count>;
 
@@ -165,6 +167,9 @@ class GraphBuilder {
   Value whole(Value x);
   TensorRef move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to,
                  std::string const& name);
+  /// Rows of all ranks' zigzag pieces, from the sequence's order to the ranks' or back.
+  TensorRef zigzag_rows(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t ranks, bool to_ranks,
+                        std::string const& name);
   TensorRef move_step(TensorRef x, std::int64_t& rows, std::int64_t& cols, RedistributeStep const& step,
                       std::string const& name);
   TensorRef pack(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
@@ -233,6 +238,42 @@ class GraphBuilder {
   void linear_backward(Value x, Value y, std::int32_t weight, std::int32_t bias, Placement const& placement,
                        LinearSpec const& spec);
   AttentionOpShape attention_shape(std::int64_t layer) const;
+  // The attention core (builder_context.cpp).
+  /// What attention works on in this rank: rows of q, k and v (packed or not), the output and its log-sum-exp.
+  struct AttentionData {
+    AttentionOpShape shape;
+    TensorRef q, k, v, out, lse;
+  };
+  /// Gradients that attention's backward writes.
+  struct AttentionGradients {
+    TensorRef dout, dq, dk, dv;
+  };
+  std::int64_t stride_of(TensorRef x) const;
+  /// Columns as a value of their own, and its gradient back to where theirs belongs.
+  Value slice(TensorRef x, std::int64_t rows, std::int64_t cols, Layout const& layout, std::string const& name);
+  void unslice(Value x, TensorRef gradient, std::string const& name);
+  Value attention_output(AttentionOpShape const& shape, std::int64_t rows, Layout const& layout);
+  Value attend_here(AttentionData d, AttentionParts const& gradients, std::int64_t rows, Layout const& layout);
+  Value attend_to_gathered_keys(AttentionData d, AttentionParts const& gradients, std::int64_t rows,
+                                Layout const& layout);
+  Value attend_with_some_heads(AttentionData const& local, AttentionParts const& gradients, std::int64_t rows,
+                               Layout const& layout);
+  TensorRef log_sum_exp(AttentionOpShape const& s);
+  void whole_forward(AttentionData const& d);
+  void whole_backward(AttentionData const& d, AttentionGradients const& g);
+  AttentionOpShape block_shape(AttentionData const& d, ContextBlock const& block) const;
+  TensorRef block_rows(TensorRef x, DimRange rows) const;
+  void block_forward(AttentionData const& d, ContextBlock const& block, bool merges);
+  void block_backward(AttentionData const& d, AttentionGradients const& g, ContextBlock const& block, bool add_q,
+                      bool add_kv);
+  std::vector<std::vector<ContextBlock>> ring_steps(AttentionOpShape const& s) const;
+  TensorRef ring_shift(TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name);
+  TensorRef joined_keys(AttentionData const& d);
+  void ring_forward(AttentionData const& d);
+  void ring_backward(AttentionData const& d, AttentionGradients const& g);
+  std::vector<ContextBlock> gathered_pieces(AttentionOpShape const& s) const;
+  void gathered_forward(AttentionData const& d);
+  void gathered_backward(AttentionData const& d, AttentionGradients const& g);
   /// Sizes of one expert layer on this rank, in rows, and where its routing lies.
   struct MoeSizes {
     std::int64_t tokens = 0, slots = 0;  ///< rows of the input, and how many rows each of them sends
@@ -304,6 +345,7 @@ class GraphBuilder {
   std::string phase_ = "forward";
   BackwardPart part_ = BackwardPart::input;
   FlopClass flop_class_ = FlopClass::model;
+  bool core_ = false;  ///< ops made now belong to the attention core
   std::int32_t chunk_ = 0;
   std::int32_t layer_ = -1;
   std::vector<bool> gradient_written_;  ///< by parameter, in the chunk being built

@@ -17,6 +17,19 @@ DeviceMesh expert_mesh(ParallelConfig const& c) {
   return DeviceMesh({{"etp", c.etp}, {"ep", c.ep}, {"edp", c.tp * c.cp * c.dp / (c.etp * c.ep)}, {"pp", c.pp}});
 }
 
+/// Members of the group that hold the parts of one ZeRO shard set with `rank`, or its copies of the same part: blocks of
+/// `parts` neighbours each hold everything once.
+std::vector<std::int64_t> sharding(std::vector<std::int64_t> const& group, std::int64_t rank, std::int64_t parts,
+                                   bool copies) {
+  auto const index = std::ranges::find(group, rank) - group.begin();
+  std::vector<std::int64_t> members;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    auto const at = static_cast<std::int64_t>(i);
+    if (copies ? at % parts == index % parts : at / parts == index / parts) members.push_back(group[i]);
+  }
+  return members;
+}
+
 /// Neighbouring tensor-parallel ranks that hold the same KV head.
 std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int64_t> const& tp_group,
                                       std::int64_t index) {
@@ -35,11 +48,16 @@ std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) 
   auto const tp = dense.group_of(rank, {"tp"});
   auto const column = dense.group_of(rank, {"pp"});
   std::int64_t const stage = at[3];
+  auto const data = dense.group_of(rank, {"cp", "dp"});
+  // Context ranks share a shard set with their data rank, as dp and cp are one group for gradients.
+  std::int64_t const parts = (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp;
   std::vector<Group> groups{
       {"tp", Axis::tp, tp},
       {"cp", Axis::cp, dense.group_of(rank, {"cp"})},
       {"dp", Axis::dp, dense.group_of(rank, {"dp"})},
-      {"dp_cp", Axis::dp, dense.group_of(rank, {"cp", "dp"})},
+      {"dp_cp", Axis::dp, data},
+      {"shard", Axis::dp, sharding(data, rank, parts, false)},
+      {"replica", Axis::dp, sharding(data, rank, parts, true)},
       {"pp", Axis::pp, column},
       {"ep", Axis::ep, experts.group_of(rank, {"etp", "ep"})},
       {"edp", Axis::dp, experts.group_of(rank, {"edp"})},

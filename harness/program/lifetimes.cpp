@@ -44,11 +44,12 @@ Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay)
 
 Residence Lifetimes::residence(TensorId id) const { return residence_[static_cast<std::size_t>(p_.storage_of(id))]; }
 
-void Lifetimes::touch(SegmentTouches& touches, TensorId id, std::int64_t op, bool writes) const {
+void Lifetimes::touch(SegmentTouches& touches, TensorId id, std::int64_t op, bool writes, bool communicates) const {
   TensorId const root = p_.storage_of(id);
-  auto const [it, fresh] = touches.by_tensor.try_emplace(root, Touch{op, op, writes});
+  auto const [it, fresh] = touches.by_tensor.try_emplace(root, Touch{op, op, writes, {}});
   if (fresh) touches.order.push_back(root);
   it->second.last = op;
+  if (communicates) it->second.communication.push_back(op);
 }
 
 void Lifetimes::scan(Segment const& segment) {
@@ -56,11 +57,12 @@ void Lifetimes::scan(Segment const& segment) {
   for (std::size_t i = 0; i < segment.ops.size(); ++i) {
     Op const& op = segment.ops[i];
     auto const index = static_cast<std::int64_t>(i);
+    bool const communicates = op.stream != StreamId::compute;
     for (auto const* refs : {&op.inputs, &op.after})
       for (TensorRef const& ref : *refs)
-        if (ref.valid()) touch(touches, ref.id, index, false);
+        if (ref.valid()) touch(touches, ref.id, index, false, communicates);
     for (TensorRef const& ref : op.outputs)
-      if (ref.valid()) touch(touches, ref.id, index, !op.always_accumulate);
+      if (ref.valid()) touch(touches, ref.id, index, !op.always_accumulate, communicates);
   }
 }
 
@@ -69,23 +71,34 @@ std::pair<std::int64_t, std::int64_t> Lifetimes::op_range(Segment const& segment
   return {t.first, t.last};
 }
 
-std::int64_t Lifetimes::release(Segment const& segment, TensorId id, std::int64_t last) const {
-  Op const& op = segment.ops[static_cast<std::size_t>(last)];
-  if (op.stream == StreamId::compute) return last;
-  for (auto i = static_cast<std::size_t>(last) + 1; i < segment.ops.size(); ++i) {
-    if (segment.ops[i].stream != StreamId::compute) continue;
+std::int64_t Lifetimes::waiter(Segment const& segment, std::int64_t op) const {
+  auto const& outputs = segment.ops[static_cast<std::size_t>(op)].outputs;
+  for (auto i = static_cast<std::size_t>(op) + 1; i < segment.ops.size(); ++i) {
+    Op const& other = segment.ops[i];
+    if (other.stream != StreamId::compute) continue;
     auto const meets = [&](TensorRef const& mine) {
       auto const same = [&](TensorRef const& theirs) {
         return theirs.valid() && mine.valid() && p_.storage_of(theirs.id) == p_.storage_of(mine.id);
       };
-      Op const& other = segment.ops[i];
       return std::ranges::any_of(other.inputs, same) || std::ranges::any_of(other.outputs, same) ||
              std::ranges::any_of(other.after, same);
     };
-    if (std::ranges::any_of(op.outputs, meets)) return static_cast<std::int64_t>(i);
+    if (std::ranges::any_of(outputs, meets)) return static_cast<std::int64_t>(i);
   }
-  throw Error(fmt::format("temporary '{}' is last used by a communication that nothing waits for",
-                          p_.tensors[static_cast<std::size_t>(id)].name));
+  return -1;
+}
+
+std::int64_t Lifetimes::release(Segment const& segment, TensorId id) const {
+  Touch const& t = touches_.at(&segment).by_tensor.at(id);
+  std::int64_t until = t.last;
+  for (std::int64_t const op : t.communication) {
+    std::int64_t const end = waiter(segment, op);
+    VALIDATE(end >= 0 || op != t.last,
+             fmt::format("temporary '{}' is last used by a communication that nothing waits for",
+                         p_.tensors[static_cast<std::size_t>(id)].name));
+    until = std::max(until, end >= 0 ? end : static_cast<std::int64_t>(segment.ops.size()) - 1);
+  }
+  return until;
 }
 
 bool Lifetimes::freed_by_action(TensorId id) const {

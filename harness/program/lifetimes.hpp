@@ -23,9 +23,9 @@ class Lifetimes {
   std::vector<TensorId> const& touched(Segment const& segment) const { return touches_.at(&segment).order; }
   /// First and last op of a segment that touches a tensor.
   std::pair<std::int64_t, std::int64_t> op_range(Segment const& segment, TensorId id) const;
-  /// The op until which a temporary's memory stays taken: when a communication stream uses it last, the next compute op
-  /// that waits for that stream. Throws Error when nobody waits.
-  std::int64_t release(Segment const& segment, TensorId id, std::int64_t last) const;
+  /// The op until which a temporary's memory stays taken: where communication uses it, at least the next compute op that
+  /// waits for that communication. Throws Error when nobody waits for its last use.
+  std::int64_t release(Segment const& segment, TensorId id) const;
   /// [microbatch] of a slot tensor.
   std::vector<RunInterval> const& intervals(TensorId id) const { return intervals_.at(id); }
   std::map<TensorId, std::vector<RunInterval>> const& all_intervals() const { return intervals_; }
@@ -36,13 +36,16 @@ class Lifetimes {
   struct Touch {
     std::int64_t first = 0, last = 0;
     bool written_first = false;
+    std::vector<std::int64_t> communication;  ///< ops of communication streams
   };
   struct SegmentTouches {
     std::unordered_map<TensorId, Touch> by_tensor;
     std::vector<TensorId> order;
   };
-  void touch(SegmentTouches& touches, TensorId id, std::int64_t op, bool writes) const;
+  void touch(SegmentTouches& touches, TensorId id, std::int64_t op, bool writes, bool communicates) const;
   void scan(Segment const& segment);
+  /// The first compute op after `op` that waits for what it makes; -1 when none does.
+  std::int64_t waiter(Segment const& segment, std::int64_t op) const;
   void find_intervals(Replay const& replay);
 
   StepProgram const& p_;

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "harness/program/buckets.hpp"
+#include "harness/program/context_blocks.hpp"
 #include "harness/program/gradient_norm.hpp"
 #include "harness/program/inference.hpp"
 #include "harness/program/model_graph.hpp"
@@ -59,10 +60,9 @@ void refuse_what_has_no_lowering(Experiment const& e) {
         fmt::format("capacity: {} with cp={} has no lowering yet (allowed: 0, dropless)", e.capacity, c.cp));
   if (e.model.moe && c.zero_stage == 3)
     throw IllegalConfig(fmt::format("zero: 3 of {}'s experts has no lowering yet (allowed: 0, 1, 2)", e.model.name));
-  if (c.cp > 1 && c.cp_method != CpMethod::ring)
-    throw IllegalConfig(fmt::format("cp-method: {} has no lowering yet (allowed: ring)", to_string(c.cp_method)));
-  if (c.shard_ranks > 0 && c.shard_ranks != c.dp)
-    throw IllegalConfig(fmt::format("shard-ranks: {} has no lowering yet (allowed: dp={})", c.shard_ranks, c.dp));
+  if (e.model.moe && c.shard_ranks > 0 && c.shard_ranks != c.dp)
+    throw IllegalConfig(
+        fmt::format("shard-ranks: {} has no lowering for experts (allowed: dp={})", c.shard_ranks, c.dp));
   if (c.zero_stage == 3 && c.pp > 1)
     throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
   if (e.model.tied_embeddings &&
@@ -105,7 +105,7 @@ class Lowering {
   }
 
  private:
-  bool fully_sharded() const { return e_.parallel.zero_stage == 3 && e_.parallel.dp > 1; }
+  bool fully_sharded() const { return weights_are_sharded(e_.parallel); }
 
   void place(std::int64_t rank) {
     ParallelConfig const& c = e_.parallel;
@@ -127,6 +127,7 @@ class Lowering {
     p_.inference = e_.phase != PhaseKind::train;
     if (e_.phase == PhaseKind::decode) p_.seq = 1, p_.context = e_.context;
     p_.local_seq = p_.seq / c.cp;
+    p_.sequence = context_pieces(context_layout(e_.model, c.cp_method), p_.seq, c.cp, at[1]);
     p_.micro_batch = e_.micro_batch;
     p_.microbatches = e_.microbatches();
     p_.global_batch = e_.global_batch;

@@ -147,11 +147,10 @@ class Planner {
     for (Segment const* segment : life_.used_segments())
       for (TensorId const id : life_.touched(*segment)) {
         if (plan_.places[static_cast<std::size_t>(id)].residence != Residence::temporary) continue;
-        auto const [first, last] = life_.op_range(*segment, id);
         Block& block = blocks[id];
         block.id = id;
         block.bytes = aligned(p_.tensors[static_cast<std::size_t>(id)].bytes());
-        block.taken[segment] = {first, life_.release(*segment, id, last)};
+        block.taken[segment] = {life_.op_range(*segment, id).first, life_.release(*segment, id)};
       }
     std::vector<Block> order;
     for (auto& [id, block] : blocks) order.push_back(std::move(block));

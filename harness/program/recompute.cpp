@@ -9,9 +9,7 @@ namespace {
 
 bool recomputed(Op const& op, Recompute kind) {
   // Selective recomputation repeats the attention core only (Korthikanti et al. 2022).
-  if (kind == Recompute::selective)
-    return op.kind == OpKind::attention_forward || op.kind == OpKind::ring_attention_forward;
-  return true;
+  return kind == Recompute::selective ? op.attention_core : true;
 }
 
 std::int32_t recompute_label(StepProgram& p, std::int32_t label) {

@@ -14,6 +14,7 @@ std::string_view to_string(OpKind kind) {
                                         "grouped_gemm",
                                         "attention_forward",
                                         "attention_backward",
+                                        "attention_merge",
                                         "norm_forward",
                                         "norm_backward",
                                         "rope",
@@ -52,13 +53,12 @@ std::string_view to_string(OpKind kind) {
                                         "all_to_all",
                                         "send",
                                         "receive",
-                                        "ring_attention_forward",
-                                        "ring_attention_backward"};
+                                        "ring_shift"};
   static_assert(std::size(names) == op_kind_count);
   return names[static_cast<std::size_t>(kind)];
 }
 
-bool is_communication(OpKind kind) { return kind >= OpKind::all_reduce && kind <= OpKind::receive; }
+bool is_communication(OpKind kind) { return kind >= OpKind::all_reduce && kind <= OpKind::ring_shift; }
 
 Segment const* StepProgram::segment_of(ActionKind kind, std::int32_t chunk) const {
   for (Segment const& s : segments)

@@ -51,6 +51,7 @@ enum class OpKind : std::uint8_t {
   grouped_gemm,
   attention_forward,
   attention_backward,
+  attention_merge,
   norm_forward,
   norm_backward,
   rope,
@@ -89,8 +90,7 @@ enum class OpKind : std::uint8_t {
   all_to_all,
   send,
   receive,
-  ring_attention_forward,
-  ring_attention_backward,
+  ring_shift,
   size_
 };
 inline constexpr std::size_t op_kind_count = static_cast<std::size_t>(OpKind::size_);
@@ -112,7 +112,9 @@ struct AttentionOpShape {
   float scale = 1, softcap = 0;
   AttentionMask mask = AttentionMask::causal;
   double visible_pairs = 0;  ///< query-key pairs a head computes for one sample
-  std::int64_t ring = 1;     ///< ranks of the ring for ring attention
+  double full_pairs = 0;     ///< the pairs it stands for when masked ones count too
+  std::int64_t q_offset = aligned_ends, statistic_stride = 0;  ///< as the kernels take them
+  bool add_q = false, add_kv = false;                          ///< backward adds to its gradients
 };
 struct NormShape {
   NormKind kind = NormKind::layer_norm;
@@ -180,7 +182,8 @@ struct LatentKeysShape {
 struct GreedyShape {
   std::int64_t rows = 0, columns = 0, first_column = 0, parts = 1;
 };
-/// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message).
+/// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message; what
+/// a ring shift hands to the next rank of its group).
 struct CollectiveShape {
   std::int64_t count = 0;
   Dtype dtype = Dtype::f32;
@@ -223,6 +226,7 @@ struct Op {
   std::int32_t peer = -1, tag = 0;  ///< send, receive: position in the group, and what kind of message
   FlopClass flop_class = FlopClass::model;
   BackwardPart part = BackwardPart::input;
+  bool attention_core = false;  ///< what selective recomputation repeats
   std::int32_t layer = -1;      ///< model layer, -1 outside the blocks
   std::int32_t label = 0;       ///< index into StepProgram::labels
   /// Its extent is a value on the host: the rows of routing, which fetch_counts read from the op's last input. No CUDA
@@ -277,6 +281,7 @@ struct Parameter {
 struct Bucket {
   std::vector<std::int32_t> parameters;
   std::vector<std::int32_t> reduce_groups;  ///< groups summed over, in order
+  std::int32_t shard_group = -1;            ///< the one of them that shards are spread over; later ones sum shards
   TensorId weights = no_tensor, gradients = no_tensor, master = no_tensor, exp_avg = no_tensor, exp_avg_sq = no_tensor;
   TensorId weight_shard = no_tensor, gradient_shard = no_tensor, reduced = no_tensor;  ///< ZeRO-3 only
   std::int64_t elements = 0;                                                           ///< padded to whole shards
@@ -336,6 +341,7 @@ struct StepProgram {
   std::int64_t number_period = 1, number_stride = 1;
   std::int64_t etp = 1, etp_coordinate = 0;  ///< the cut of each expert; `ep` and it vary within the group "ep"
   std::int64_t first_sample = 0;  ///< global index of this rank's first sample
+  std::vector<DimRange> sequence;  ///< global positions of this rank's rows, in their order
   Dtype precision = Dtype::f32;
 
   /// Direction of the pipeline that a pipeline chunk's transfers take: DualPipe and ZB-V have two.

@@ -246,6 +246,15 @@ TEST(CutRules, StatesAndDetails) {
   p.cp = 3;
   p.cp_method = CpMethod::ulysses;
   EXPECT_TRUE(contains(reasons(model, p), "cp: 3 does not divide the 4 query heads"));
+  p.cp = 4;
+  ModelConfig grouped = gpt(8, 8);
+  EXPECT_EQ(reasons(grouped, p), "");
+  grouped.kv_heads = 2;
+  EXPECT_TRUE(contains(reasons(grouped, p), "cp: 4 does not divide the 2 kv heads a tp rank has (ulysses); legal: 1, 2"));
+  p.cp = 2;
+  EXPECT_EQ(reasons(grouped, p), "");
+  p.tp = 2;
+  EXPECT_TRUE(contains(reasons(grouped, p), "cp: 2 does not divide the 1 kv heads"));
   p = {};
   p.tp = 0;
   EXPECT_TRUE(contains(reasons(model, p), "tp: 0 given"));

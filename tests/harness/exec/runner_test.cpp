@@ -173,12 +173,12 @@ TEST(ParameterValues, AShardIsASliceOfTheWhole) {
 }
 
 TEST(Runner, RefusesWhatHasNoKernel) {
-  ParallelConfig c;
-  c.cp = 2;
-  Experiment const e = small_experiment(small_llama(1), c);
+  Experiment const e = small_experiment(small_llama(1), cut(1, 1, 1));
+  StepProgram program = lower(e, 0);
+  program.segments.front().ops.front().kind = OpKind::grouped_gemm;
   auto const device = make_host_device();
   auto const self = make_self_communicator();
-  EXPECT_THROW(Runner(lower(e, 0), *device, *self), IllegalConfig);
+  EXPECT_THROW(Runner(std::move(program), *device, *self), IllegalConfig);
 }
 
 TEST(Runner, ReadsBackWhatIsWritten) {

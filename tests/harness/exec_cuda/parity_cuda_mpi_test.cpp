@@ -155,6 +155,36 @@ TEST_F(EmulatedParity, TensorOverlap) {
   }
 }
 
+TEST_F(EmulatedParity, ContextParallel) {
+  for (CpMethod const method : {CpMethod::ring, CpMethod::all_gather, CpMethod::ulysses}) {
+    ModelConfig const model = small_llama(2, 8, method == CpMethod::ulysses ? 8 : 2);
+    ParallelConfig p;
+    p.cp = ranks();
+    p.cp_method = method;
+    expect(model, p);
+    p.recompute = Recompute::selective;
+    expect(gpt_for(p), p);
+    if (ranks() < 4) continue;
+    p.cp = p.tp = 2;
+    p.sequence_parallel = true;
+    expect(model, p);
+    p = cut(2, 1, 1);
+    p.cp = 2;
+    p.cp_method = method;
+    p.zero_stage = 3;
+    expect(model, p, 2);
+  }
+}
+
+TEST_F(EmulatedParity, HybridSharding) {
+  for (int const stage : {1, 3}) {
+    ParallelConfig p = cut(ranks(), 1, 1);
+    p.zero_stage = stage;
+    p.shard_ranks = ranks() / 2;
+    expect(small_llama(2), p, 2);
+  }
+}
+
 TEST_F(EmulatedParity, Bfloat16) {
   for (ParallelConfig const& p : all_products(ranks())) {
     Experiment e = emulated_experiment(p.tp % 4 == 0 || p.dp % 2 == 0 ? llama_for(p) : gpt_for(p), p);
@@ -183,6 +213,9 @@ TEST_F(EmulatedParity, StreamsThatComeLate) {
   for (unsigned const seed : {1u, 7u}) {
     emulation::set_delay_seed(seed + static_cast<unsigned>(world().rank()));
     for (ParallelConfig p : {cut(ranks(), 1, 1), cut(1, ranks(), 1), cut(1, ranks() / 2, 2)}) expect(gpt_for(p), p);
+    ParallelConfig ring;
+    ring.cp = ranks();
+    expect(small_llama(2), ring);
     ParallelConfig p = cut(ranks(), 1, 1);
     p.zero_stage = 3;
     expect(small_llama(2), p);
