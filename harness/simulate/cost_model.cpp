@@ -80,7 +80,7 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
 
 double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
   auto const& s = std::get<AttentionOpShape>(op.shape);
-  bool const forward = op.kind == OpKind::attention_forward || op.kind == OpKind::ring_attention_forward;
+  bool const forward = op.kind == OpKind::attention_forward;
   OpCost const cost = op_cost(program, op, false);
   double const peak = system_.peak_tflops_of(program.precision) * 1e6;
   double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
@@ -89,7 +89,7 @@ double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
     return ms_per_us * std::max(cost.flops / rate, cost.bytes / memory);
   }
   // Unfused: batched products over all pairs, and the scores pass through memory.
-  double const pairs = product(s.seq_q, s.seq_k) * product(s.batch, s.heads) * static_cast<double>(s.ring);
+  double const pairs = product(s.seq_q, s.seq_k) * product(s.batch, s.heads);
   double const dims = static_cast<double>(s.head_dim + s.value_dim);
   double const flops = (forward ? 2 : 4) * dims * pairs;
   double const rate = peak * (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
@@ -113,8 +113,6 @@ double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds
       return launch + grouped_gemm_ms(program, op, adds);
     case OpKind::attention_forward:
     case OpKind::attention_backward:
-    case OpKind::ring_attention_forward:
-    case OpKind::ring_attention_backward:
       return launch + attention_ms(program, op);
     default:
       return launch + streaming_ms(program, op, adds);

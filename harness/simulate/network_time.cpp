@@ -51,7 +51,10 @@ NetworkTime ring(std::vector<NetworkLevel> const& network, GroupLayout const& gr
     any = true;
   }
   NetworkLevel const& outer = network[group.outer_level];
-  double const rounds = kind == OpKind::all_reduce ? 2 : 1;
+  // A shift is one hop of the ring, not a way round it.
+  double const rounds = kind == OpKind::all_reduce   ? 2
+                        : kind == OpKind::ring_shift ? 1 / static_cast<double>(group.ranks - 1)
+                                                     : 1;
   double const wire = ring_wire_bytes(kind, payload, group.ranks) / (rate * bytes_per_us);
   return finish(outer.start_us, rounds * ring_latency_us(network, group), wire, 1, outer.ramp_us, Algorithm::ring);
 }
