@@ -8,7 +8,7 @@
 #include "harness/exec/parity.hpp"
 #include "harness/program/count.hpp"
 #include "harness/program/lower.hpp"
-#include "tests/harness/exec/small_models.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec/world.hpp"
 
 namespace shardbench::test {
@@ -16,14 +16,18 @@ namespace {
 
 std::int64_t ranks() { return world().size(); }
 
+void expect_parity(Runner& runner, Experiment const& e) {
+  ParityReport const report = check_parity(runner, e, runner.device(), world());
+  EXPECT_EQ(report.problem, "");
+  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+}
+
 /// Parity of two steps, and the communicators' payload equal to the program's.
 void expect_parity_and_payload(Experiment const& e) {
   SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
   auto const device = make_host_device();
   Runner runner(lower(e, world().rank()), *device, world());
-  ParityReport const report = check_parity(runner, e, *device, world());
-  EXPECT_EQ(report.problem, "");
-  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
+  expect_parity(runner, e);
   StepCount const counted = count_step(runner.program(), Replay(runner.program()));
   auto const before = runner.traffic();
   runner.run_gradients();
@@ -99,6 +103,20 @@ TEST(ContextParallel, AttentionWithoutAMaskIsCutInOnePieceARank) {
     ModelConfig model = model_for(method, 1);
     model.causal = false;
     expect_parity_and_payload(small_experiment(model, context_cut(ranks(), method)));
+  }
+}
+
+TEST(ContextParallel, ExpertsOverContextRanks) {
+  for (int const stage : {0, 1}) {
+    ParallelConfig p = context_cut(2);
+    p.dp = ranks() / 2;
+    p.ep = ranks() / 2;
+    p.zero_stage = stage;
+    Experiment const e = small_experiment(small_mixtral(), p);
+    SCOPED_TRACE(command_flags(e));
+    auto const device = make_host_device();
+    Runner runner(lower(e, world().rank()), *device, world());
+    expect_parity(runner, e);
   }
 }
 
