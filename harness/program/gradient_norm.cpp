@@ -17,8 +17,8 @@ bool speaks_among_copies(StepProgram const& p, Bucket const& bucket) {
   bool const expert = p.parameters[static_cast<std::size_t>(bucket.parameters.front())].expert;
   bool const sharded = bucket.shard_elements < bucket.elements;
   if (expert) return sharded || group_named(p, "edp").members.front() == p.rank;
-  // Every rank of dp has a shard of its own; those of cp have the same.
-  return coordinate(p, Axis::cp) == 0 && (sharded || coordinate(p, Axis::dp) == 0);
+  // Shards are spread over data and context ranks; only copies of a whole shard set hold the same.
+  return group_named(p, sharded ? "replica" : "dp_cp").members.front() == p.rank;
 }
 
 }  // namespace
