@@ -14,6 +14,7 @@
 namespace shardbench {
 namespace {
 
+constexpr int most_values = 4096;
 constexpr char const* experiment_group = "Model and configuration";
 
 bool takes(CommandInfo const& command, std::string_view field) {
@@ -31,8 +32,8 @@ class Declaration {
     for (FieldInfo const& field : experiment_fields())
       if (takes(command, field.flag)) add(field.flag, field.allowed, field.help, field.is_switch, experiment_group);
     for (OptionInfo const& option : option_table())
-      if (std::ranges::find(command.options, option.name) != command.options.end())
-        add(option.name, option.allowed, option.help, option.is_switch, "Options");
+      if (std::ranges::find(command.options, option.id.empty() ? option.name : option.id) != command.options.end())
+        add(option.name, option.allowed, option.help, option.is_switch, "Options", option.takes_several);
     for (std::string_view const file : command.files)
       sub_->add_option(std::string(file), files_.emplace_back(), "")->required()->type_name("FILE");
   }
@@ -46,6 +47,8 @@ class Declaration {
       bool const is_switch = option->get_expected_max() == 0;
       if (name == "mpirun-arg") {
         out.mpirun_arguments = option->results();
+      } else if (option->get_expected_max() > 1) {
+        out.lists[name] = option->results();
       } else if (option->get_group() == experiment_group) {
         out.fields.emplace_back(name, is_switch ? "true" : option->results().front());
       } else if (!option->get_positional()) {
@@ -55,7 +58,8 @@ class Declaration {
   }
 
  private:
-  void add(std::string_view name, std::string_view allowed, std::string_view help, bool is_switch, char const* group) {
+  void add(std::string_view name, std::string_view allowed, std::string_view help, bool is_switch, char const* group,
+           bool takes_several = false) {
     std::string const flag = fmt::format("--{}", name), text(help);
     CLI::Option* const option = is_switch ? sub_->add_flag(flag, text) : sub_->add_option(flag, text);
     option->group(group);
@@ -63,6 +67,7 @@ class Declaration {
     option->type_name(std::string(allowed));
     if (name == "mpirun-arg")
       option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+    if (takes_several) option->expected(1, most_values);
     names_.emplace_back(name);
   }
 

@@ -33,6 +33,9 @@ std::span<OptionInfo const> option_table() {
       {"system", "NAME|FILE.yaml", "the machines: a name from `shardbench systems`, or a profile of your own", false},
       {"stack", "NAME|FILE.yaml", "the software: a name from `shardbench systems`, or a profile of your own (default ours)",
        false},
+      {"nccl-log", "FILE...", "outputs of nccl-tests: their tables, what is suspicious, and a fit", false, true},
+      {"topo", "FILE...", "outputs of `nvidia-smi topo -m`", false, true},
+      {"link", "GB/s", "what a rank's link carries in one direction, to compare busbw with", false},
   };
   return table;
 }
@@ -100,6 +103,13 @@ std::span<CommandInfo const> command_table() {
        {},
        {"A.csv", "B.csv"},
        compare_command},
+      {"calibrate",
+       "reads nccl-tests logs and topology matrices, and says what they support",
+       "shardbench calibrate --nccl-log all_reduce.log --link 450",
+       {},
+       {"nccl-log", "topo", "link"},
+       {},
+       calibrate_command},
       {"doctor", "what this machine has, and what is missing", "shardbench doctor", {}, {}, {}, doctor_command},
       {"worker", "runs a list of points for `sweep`", "", {}, {"points", "out", "json"}, {}, worker_command, true},
   };

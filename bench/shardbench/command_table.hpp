@@ -13,9 +13,10 @@ struct Arguments {
   std::string command;
   std::vector<std::pair<std::string, std::string>> fields;  ///< experiment flags and their text, in order as given
   std::map<std::string, std::string, std::less<>> options;  ///< the command's own options; a switch has the text "true"
-  std::vector<std::string> mpirun_arguments;                ///< of --mpirun-arg, in order
-  std::vector<std::string> files;                           ///< positional
-  std::vector<std::string> words;                           ///< everything after the program's name, as given
+  std::map<std::string, std::vector<std::string>, std::less<>> lists;  ///< of the options that take several values
+  std::vector<std::string> mpirun_arguments;                           ///< of --mpirun-arg, in order
+  std::vector<std::string> files;                                      ///< positional
+  std::vector<std::string> words;  ///< everything after the program's name, as given
 
   bool has(std::string_view option) const { return options.find(option) != options.end(); }
   /// The option's text, empty when it was not given.
@@ -29,6 +30,8 @@ struct Arguments {
 struct OptionInfo {
   std::string_view name, allowed, help;
   bool is_switch = false;
+  bool takes_several = false;  ///< values up to the next flag, kept in Arguments::lists
+  std::string_view id = {};    ///< how commands name it where another option has its name
 };
 
 /// A command of the program.

@@ -15,6 +15,7 @@ int run_command(Arguments const& arguments);
 int sweep_command(Arguments const& arguments);
 int worker_command(Arguments const& arguments);
 int compare_command(Arguments const& arguments);
+int calibrate_command(Arguments const& arguments);
 int doctor_command(Arguments const& arguments);
 
 }  // namespace shardbench

@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace shardbench {
+
+/// Prints each log's runs, what is suspicious about them and the fit. Returns 1 when a run's results are wrong, else 0.
+/// Throws InputError for a file that is no log.
+int report_nccl_logs(std::vector<std::string> const& paths, std::string const& link);
+
+/// Prints which GPUs are near to each other. Throws InputError for what is no topology matrix.
+void report_topologies(std::vector<std::string> const& paths);
+
+}  // namespace shardbench

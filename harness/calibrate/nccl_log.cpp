@@ -1,0 +1,251 @@
+#include "harness/calibrate/nccl_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <set>
+
+#include "harness/calibrate/nccl_json.hpp"
+#include "harness/calibrate/nccl_row.hpp"
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::size_t max_log_bytes = std::size_t{16} << 20;
+constexpr std::size_t kept_lines = 20;
+constexpr std::int64_t most_ranks = std::int64_t{1} << 24;
+
+struct ProgramName {
+  std::string_view program, collective;
+};
+constexpr std::array programs{ProgramName{"all_reduce_perf", "all_reduce"},
+                              ProgramName{"all_gather_perf", "all_gather"},
+                              ProgramName{"reduce_scatter_perf", "reduce_scatter"},
+                              ProgramName{"alltoall_perf", "all_to_all"},
+                              ProgramName{"broadcast_perf", "broadcast"},
+                              ProgramName{"sendrecv_perf", "send_receive"},
+                              ProgramName{"reduce_perf", "reduce"},
+                              ProgramName{"gather_perf", "gather"},
+                              ProgramName{"scatter_perf", "scatter"},
+                              ProgramName{"hypercube_perf", "hypercube"}};
+
+/// The collective whose program is named in the text; empty when none is.
+std::string named_collective(std::string_view text) {
+  for (ProgramName const& p : programs) {
+    std::size_t const at = text.find(p.program);
+    // "reduce_perf" is also the end of "all_reduce_perf", which stands before it in the table.
+    if (at != text.npos && (at == 0 || (text[at - 1] != '_' && !(text[at - 1] >= 'a' && text[at - 1] <= 'z'))))
+      return std::string(p.collective);
+  }
+  return {};
+}
+
+std::string_view after(std::string_view line, std::string_view words) {
+  std::size_t const at = line.find(words);
+  return at == line.npos ? std::string_view() : line.substr(at + words.size());
+}
+
+/// The first number behind a colon.
+std::optional<double> number_after_colon(std::string_view text) {
+  std::vector<LogWord> const words = log_words(after(text, ":"));
+  return words.empty() ? std::nullopt : log_number(words.front().text);
+}
+
+class LogReader {
+ public:
+  explicit LogReader(NcclLog& log) : log_(log) {}
+
+  void read(std::string_view text) {
+    for (std::size_t start = 0; start < text.size();) {
+      ++line_;
+      std::size_t const end = std::min(text.find('\n', start), text.size());
+      std::string const clean = clean_line(text.substr(start, end - start));
+      read_line(clean);
+      start = end + 1;
+    }
+    std::erase_if(log_.runs, [](NcclRun const& r) {
+      return r.rows.empty() && r.devices.empty() && r.headers == 0 && r.starts == 0 && r.cut_lines.empty();
+    });
+  }
+
+ private:
+  NcclRun& run() {
+    if (log_.runs.empty()) log_.runs.emplace_back(), closed_ = false;
+    return log_.runs.back();
+  }
+  /// A run for what comes now: the current one unless it has ended.
+  NcclRun& open_run(bool before_rows = false) {
+    NcclRun& current = run();
+    if (!closed_ && !(before_rows && !current.rows.empty())) return current;
+    closed_ = false;
+    return log_.runs.emplace_back();
+  }
+
+  void read_line(std::string const& line) {
+    std::vector<LogWord> const words = log_words(line);
+    if (words.empty()) return;
+    if (read_rows(words) || read_marks(line, words) || read_footer(line)) return;
+    if (words.front().text.front() == '#') return;
+    if (words.size() > 2 && words[0].text == "Rank") return;
+    // Unit lines lose their '#' with the other comments.
+    if (words.front().text == "(B)" || words.front().text == "out-of-place" || words.front().text == "Using") return;
+    ++log_.other_count;
+    if (log_.other_lines.size() < kept_lines) log_.other_lines.push_back(line);
+  }
+
+  bool read_rows(std::vector<LogWord> const& words) {
+    std::size_t at = find_row(words, 0);
+    if (at == words.size()) return false;
+    while (at < words.size()) {
+      std::size_t const next = find_row(words, at + 3);
+      NcclRun& target = open_run();
+      NcclRow row;
+      row.line = line_;
+      bool const whole = read_row(words, at, next, layout_, row);
+      if (!whole) target.cut_lines.push_back(line_);
+      if (row.out_of_place || row.in_place) target.rows.push_back(std::move(row));
+      at = next;
+    }
+    return true;
+  }
+
+  bool read_marks(std::string const& line, std::vector<LogWord> const& words) {
+    if (words.front().text.starts_with("##")) {
+      NcclRun& next = start_section();
+      next.title = line.substr(std::min(line.find_first_not_of("# "), line.size()));
+      return true;
+    }
+    if (line.find("algbw") != line.npos && read_header(words, layout_)) {
+      NcclRun& target = open_run();
+      ++target.headers;
+      target.redop_column = layout_.redop;
+      return true;
+    }
+    if (line.find("Collective test starting") != line.npos) return name_run(start_section(), line);
+    if (line.find("Collective test concluded") != line.npos) return name_run(run(), line);
+    if (line.find("nThread") != line.npos && line.find("nGpus") != line.npos) {
+      ++open_run(true).starts;
+      return true;
+    }
+    if (read_device(line)) return true;
+    if (read_versions(line)) return true;
+    if (line.find("runcated") != line.npos || words.front().text == "...") {
+      run().truncated = true;
+      return true;
+    }
+    if (!named_collective(line).empty() && line.find(" INFO ") == line.npos) return name_run(open_run(true), line);
+    return false;
+  }
+
+  NcclRun& start_section() {
+    NcclRun const& current = run();
+    bool const fresh = current.rows.empty() && current.devices.empty() && current.headers == 0 && current.starts == 0;
+    if (!fresh) closed_ = true;
+    return open_run();
+  }
+
+  bool name_run(NcclRun& target, std::string const& line) {
+    std::string const name = named_collective(line);
+    if (!name.empty()) target.collective = name, target.collective_named = true;
+    return true;
+  }
+
+  /// "#  Rank  0 Group  0 Pid  1 on host device  0 [0000:b4:00] NVIDIA ...".
+  bool read_device(std::string const& line) {
+    std::vector<LogWord> const words = log_words(line);
+    auto const rank = std::ranges::find(words, std::string_view("Rank"), &LogWord::text);
+    auto const on = std::ranges::find(words, std::string_view("on"), &LogWord::text);
+    auto const device = std::ranges::find(words, std::string_view("device"), &LogWord::text);
+    auto const end = words.end();
+    if (rank == end || on == end || device == end || end - rank < 2 || end - device < 2 || !(rank < on && on < device))
+      return false;
+    auto const number = log_integer((rank + 1)->text), ordinal = log_integer((device + 1)->text);
+    if (!number || !ordinal || *number < 0 || *number > most_ranks) return false;
+    NcclDevice d{*number, *ordinal, device - on > 1 ? std::string((on + 1)->text) : std::string(), {}, {}};
+    if (end - device > 2) d.bus = std::string((device + 2)->text);
+    for (auto word = device + std::min<std::ptrdiff_t>(3, end - device); word != end; ++word)
+      d.name += (d.name.empty() ? "" : " ") + std::string(word->text);
+    open_run(true).devices.push_back(std::move(d));
+    return true;
+  }
+
+  bool read_versions(std::string const& line) {
+    std::string_view rest = after(line, "nccl-tests version ");
+    if (!rest.empty()) {
+      open_run(true).tests_version = log_words(rest).empty() ? "" : std::string(log_words(rest).front().text);
+      return true;
+    }
+    rest = after(line, "NCCL version ");
+    if (rest.empty() || log_words(rest).empty()) return false;
+    open_run().nccl_version = log_words(rest).front().text;
+    return true;
+  }
+
+  bool read_footer(std::string const& line) {
+    if (line.find("Out of bounds values") != line.npos) {
+      if (auto const count = number_after_colon(line); count && *count >= 0 && *count < 1e15)
+        run().out_of_bounds = run().out_of_bounds.value_or(0) + static_cast<std::int64_t>(*count);
+      return true;
+    }
+    if (line.find("Avg bus bandwidth") == line.npos) return false;
+    run().printed_average = number_after_colon(line);
+    closed_ = true;
+    return true;
+  }
+
+  NcclLog& log_;
+  RowLayout layout_;
+  std::int64_t line_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::int64_t NcclRun::nodes() const {
+  std::set<std::string> hosts;
+  for (NcclDevice const& d : devices) hosts.insert(d.host);
+  return static_cast<std::int64_t>(hosts.size());
+}
+
+bool NcclRun::shares_device() const {
+  std::set<std::tuple<std::string, std::int64_t, std::string>> seen;
+  std::set<std::pair<std::string, std::int64_t>> counted;
+  for (NcclDevice const& d : devices)
+    if (counted.insert({d.host, d.rank}).second && !seen.insert({d.host, d.device, d.bus}).second) return true;
+  return false;
+}
+
+NcclLog parse_nccl_log(std::string_view text, std::string_view name) {
+  if (text.size() > max_log_bytes) throw InputError(fmt::format("{}: longer than {} bytes", name, max_log_bytes));
+  NcclLog log;
+  log.name = name;
+  std::size_t const first = text.find_first_not_of(" \t\r\n");
+  if (first != text.npos && text[first] == '{') {
+    NcclRun run = parse_nccl_json(text, name);
+    run.collective = named_collective(run.title);
+    run.collective_named = !run.collective.empty();
+    run.title.clear();
+    log.runs.push_back(std::move(run));
+  } else {
+    LogReader(log).read(text);
+  }
+  if (log.runs.empty())
+    throw InputError(fmt::format("{}: nothing of nccl-tests in it (no table, no device list)", printable(name)));
+  for (NcclRun& run : log.runs) identify(run);
+  return log;
+}
+
+NcclLog read_nccl_log(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw InputError(fmt::format("{}: cannot be read", path));
+  std::string text(max_log_bytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_nccl_log(text, path);
+}
+
+}  // namespace shardbench

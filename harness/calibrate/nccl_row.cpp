@@ -1,0 +1,266 @@
+#include "harness/calibrate/nccl_row.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace shardbench {
+namespace {
+
+struct TypeInfo {
+  std::string_view name;
+  std::int64_t bytes;
+  double error_limit;
+};
+
+constexpr std::array types{
+    TypeInfo{"float", 4, 1e-5},    TypeInfo{"double", 8, 1e-12},    TypeInfo{"half", 2, 1e-2},
+    TypeInfo{"bfloat16", 2, 1e-2}, TypeInfo{"int8", 1, 0},          TypeInfo{"uint8", 1, 0},
+    TypeInfo{"int32", 4, 0},       TypeInfo{"uint32", 4, 0},        TypeInfo{"int64", 8, 0},
+    TypeInfo{"uint64", 8, 0},      TypeInfo{"char", 1, 0},          TypeInfo{"int", 4, 0},
+    TypeInfo{"f8e4m3", 1, 0.1},    TypeInfo{"f8e5m2", 1, 0.1},      TypeInfo{"fp8_e4m3", 1, 0.1},
+    TypeInfo{"fp8_e5m2", 1, 0.1},  TypeInfo{"float8_e4m3", 1, 0.1}, TypeInfo{"float8_e5m2", 1, 0.1}};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Length of a launcher's tag at `text`: "[1,0]<stdout>:" or "[3]"; 0 when there is none.
+std::size_t tag_length(std::string_view text) {
+  if (text.empty() || text.front() != '[') return 0;
+  std::size_t i = 1;
+  while (i < text.size() && (is_digit(text[i]) || text[i] == ',')) ++i;
+  if (i == 1 || i >= text.size() || text[i] != ']') return 0;
+  ++i;
+  if (text.substr(i).starts_with("<std")) {
+    std::size_t const close = text.substr(0, i + 12).find('>', i);
+    if (close == text.npos) return 0;
+    i = close + 1;
+  }
+  if (i < text.size() && text[i] == ':') ++i;
+  return i;
+}
+
+/// Length of a colour code at `text`.
+std::size_t escape_length(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\x1b' || text[1] != '[') return 0;
+  std::size_t i = 2;
+  while (i < text.size() && (is_digit(text[i]) || text[i] == ';')) ++i;
+  return std::min(i + 1, text.size());
+}
+
+bool is_absent(std::string_view text) { return text == "N/A" || text == "n/a" || text == "nan" || text == "-nan"; }
+bool is_cell(std::string_view text) { return is_absent(text) || log_number(text).has_value(); }
+
+RowLayout::Cell cell_of(std::string_view name) {
+  using Cell = RowLayout::Cell;
+  if (name == "time" || name == "cputime") return Cell::time;
+  if (name == "algbw") return Cell::algbw;
+  if (name == "busbw") return Cell::busbw;
+  if (name == "#wrong" || name == "wrong") return Cell::wrong;
+  return name == "error" ? Cell::error : Cell::other;
+}
+
+/// The cells of one half as a timing; nothing unless time and both bandwidths are numbers.
+std::optional<NcclTiming> timing_of(std::vector<RowLayout::Cell> const& kinds, std::vector<LogWord> const& cells,
+                                    std::size_t kind_begin, std::size_t cell_begin, std::size_t count,
+                                    std::string_view type) {
+  using Cell = RowLayout::Cell;
+  NcclTiming timing;
+  int found = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::string_view const text = cells[cell_begin + i].text;
+    std::optional<double> const value = log_number(text);
+    Cell kind = kinds[kind_begin + i];
+    if (kind == Cell::wrong && text.find_first_of("e.") != text.npos && !is_absent(text)) kind = Cell::error;
+    if (kind == Cell::other) continue;
+    if (kind == Cell::wrong || kind == Cell::error) {
+      if (is_absent(text) || !value) continue;
+      timing.check =
+          kind == Cell::error ? check_of_error(*value, type) : (*value > 0 ? NcclCheck::wrong : NcclCheck::right);
+      continue;
+    }
+    if (!value || *value < 0) return std::nullopt;
+    ++found;
+    double const rounding = rounding_of(text);
+    if (kind == Cell::time) timing.time_us = *value, timing.time_rounding_us = rounding;
+    if (kind == Cell::algbw) timing.algbw_gb_per_s = *value, timing.algbw_rounding = rounding;
+    if (kind == Cell::busbw) timing.busbw_gb_per_s = *value, timing.busbw_rounding = rounding;
+  }
+  if (found != 3 || timing.time_us <= 0) return std::nullopt;
+  return timing;
+}
+
+/// Without a header: one or two halves of time, algbw, busbw and the check.
+std::vector<RowLayout::Cell> usual_cells(std::size_t count) {
+  using Cell = RowLayout::Cell;
+  std::vector<Cell> const half{Cell::time, Cell::algbw, Cell::busbw, Cell::wrong};
+  std::vector<Cell> cells = half;
+  if (count >= 2 * half.size()) cells.insert(cells.end(), half.begin(), half.end());
+  return cells;
+}
+
+/// Whether cells[at], cells[at + 1] can be a time and the rate that goes with it.
+bool looks_timed(NcclRow const& row, std::vector<LogWord> const& cells, std::size_t at) {
+  if (at + 2 >= cells.size()) return false;
+  auto const time = log_number(cells[at].text), rate = log_number(cells[at + 1].text);
+  if (!time || !rate || *time <= 0) return false;
+  double const expected = static_cast<double>(row.size_bytes) / *time / 1e3;
+  return std::abs(*rate - expected) <= 0.006 + 0.6 * expected;
+}
+
+bool takes_root(NcclRow const& row, std::vector<LogWord> const& cells, RowLayout const& layout) {
+  if (cells.empty() || !log_integer(cells.front().text)) return false;
+  std::int64_t const first = *log_integer(cells.front().text);
+  if (first < 0) return true;
+  if (layout.known && !layout.root) return false;
+  if (layout.known && cells.size() > layout.cells.size()) return true;
+  return looks_timed(row, cells, 1) || (layout.known && !looks_timed(row, cells, 0));
+}
+
+/// Where each half begins among the kinds.
+std::vector<std::size_t> half_begins(std::vector<RowLayout::Cell> const& kinds) {
+  std::vector<std::size_t> begins;
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    if (kinds[i] == RowLayout::Cell::time) begins.push_back(i);
+  return begins;
+}
+
+/// Whether a row of a single half under a header of two stands where the second one does.
+bool is_second_half(RowLayout const& layout, std::size_t second_kind, LogWord const& time) {
+  if (layout.ends.size() <= second_kind) return false;
+  std::size_t const first_end = layout.ends.front(), second_end = layout.ends[second_kind];
+  auto const distance = [&](std::size_t end) { return end > time.end ? end - time.end : time.end - end; };
+  return distance(second_end) < distance(first_end);
+}
+
+}  // namespace
+
+std::int64_t nccl_type_bytes(std::string_view type) {
+  auto const found = std::ranges::find(types, type, &TypeInfo::name);
+  return found == types.end() ? 0 : found->bytes;
+}
+
+NcclCheck check_of_error(double error, std::string_view type) {
+  auto const found = std::ranges::find(types, type, &TypeInfo::name);
+  double const limit = found == types.end() ? 1e-2 : found->error_limit;
+  return error > limit ? NcclCheck::wrong : NcclCheck::right;
+}
+
+std::string clean_line(std::string_view line) {
+  std::string clean;
+  clean.reserve(line.size());
+  for (std::size_t i = 0; i < line.size();) {
+    std::size_t const skip = std::max(tag_length(line.substr(i)), escape_length(line.substr(i)));
+    if (skip > 0) {
+      // A tag between two words keeps them apart.
+      if (!clean.empty() && clean.back() != ' ') clean += ' ';
+      i += skip;
+      continue;
+    }
+    auto const byte = static_cast<unsigned char>(line[i++]);
+    clean += byte < 0x20 || byte == 0x7f ? ' ' : static_cast<char>(byte);
+  }
+  return clean;
+}
+
+std::vector<LogWord> log_words(std::string_view line) {
+  std::vector<LogWord> words;
+  for (std::size_t start = line.find_first_not_of(' '); start != line.npos;
+       start = line.find_first_not_of(' ', start)) {
+    std::size_t const end = std::min(line.find(' ', start), line.size());
+    words.push_back({line.substr(start, end - start), end});
+    start = end;
+  }
+  return words;
+}
+
+std::optional<std::int64_t> log_integer(std::string_view text) {
+  std::int64_t value = 0;
+  auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> log_number(std::string_view text) {
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  double value = 0;
+  auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || stop != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+double rounding_of(std::string_view number) {
+  std::size_t const e = std::min(number.find_first_of("eE"), number.size());
+  std::size_t const point = number.substr(0, e).find('.');
+  double const decimals = point == number.npos ? 0 : static_cast<double>(e - point - 1);
+  double const exponent = e < number.size() ? log_number(number.substr(e + 1)).value_or(0) : 0;
+  return 0.5 * std::pow(10.0, exponent - decimals);
+}
+
+bool read_header(std::vector<LogWord> const& words, RowLayout& layout) {
+  auto const size = std::ranges::find(words, std::string_view("size"), &LogWord::text);
+  auto const type = std::ranges::find(words, std::string_view("type"), &LogWord::text);
+  if (size == words.end() || type == words.end() || words.end() - size < 6 || (size + 1)->text != "count") return false;
+  RowLayout found;
+  found.known = true;
+  for (auto word = type + 1; word != words.end(); ++word) {
+    if (word->text == "redop") {
+      found.redop = true;
+    } else if (word->text == "root") {
+      found.root = true;
+    } else {
+      found.cells.push_back(cell_of(word->text));
+      found.ends.push_back(word->end);
+    }
+  }
+  if (found.cells.empty() || found.cells.front() != RowLayout::Cell::time) return false;
+  layout = std::move(found);
+  return true;
+}
+
+std::size_t find_row(std::vector<LogWord> const& words, std::size_t from) {
+  for (std::size_t i = from; i + 2 < words.size(); ++i)
+    if (nccl_type_bytes(words[i + 2].text) > 0) {
+      auto const size = log_integer(words[i].text), count = log_integer(words[i + 1].text);
+      if (size && count && *size >= 0 && *count >= 0) return i;
+    }
+  return words.size();
+}
+
+bool read_row(std::vector<LogWord> const& words, std::size_t begin, std::size_t end, RowLayout const& layout,
+              NcclRow& row) {
+  row.size_bytes = *log_integer(words[begin].text);
+  row.count = *log_integer(words[begin + 1].text);
+  row.type = words[begin + 2].text;
+  std::size_t i = begin + 3;
+  if (i < end && !is_cell(words[i].text)) row.redop = words[i++].text;
+  std::vector<LogWord> cells;
+  for (; i < end && is_cell(words[i].text); ++i) cells.push_back(words[i]);
+  if (takes_root(row, cells, layout)) {
+    row.root = log_integer(cells.front().text);
+    cells.erase(cells.begin());
+  }
+  std::vector<RowLayout::Cell> const kinds = layout.known ? layout.cells : usual_cells(cells.size());
+  std::vector<std::size_t> const halves = half_begins(kinds);
+  std::size_t const width = halves.size() > 1 ? halves[1] - halves[0] : kinds.size();
+  bool whole = false;
+  if (halves.size() > 1 && cells.size() < 2 * width - 1 && cells.size() >= width - 1) {
+    std::size_t const used = std::min(width, cells.size());
+    std::optional<NcclTiming> const only = timing_of(kinds, cells, 0, 0, used, row.type);
+    (is_second_half(layout, halves[1], cells.front()) ? row.in_place : row.out_of_place) = only;
+    // One half alone is whole only where it ends as a half does.
+    return only.has_value() && cells.size() == width;
+  }
+  if (cells.size() >= std::min<std::size_t>(width, 3))
+    row.out_of_place = timing_of(kinds, cells, 0, 0, std::min(width, cells.size()), row.type);
+  whole = row.out_of_place.has_value();
+  if (halves.size() > 1) {
+    std::size_t const left = cells.size() > width ? std::min(kinds.size() - halves[1], cells.size() - width) : 0;
+    if (left >= 3) row.in_place = timing_of(kinds, cells, halves[1], width, left, row.type);
+    whole = whole && row.in_place.has_value();
+  }
+  return whole;
+}
+
+}  // namespace shardbench

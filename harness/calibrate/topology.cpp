@@ -1,0 +1,216 @@
+#include "harness/calibrate/topology.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr std::size_t max_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_devices = 1024;
+
+constexpr std::array kind_names{"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS", "N/A"};
+
+std::string_view trimmed(std::string_view text) {
+  std::size_t const begin = std::min(text.find_first_not_of(" \r"), text.size());
+  return text.substr(begin, text.find_last_not_of(" \r") + 1 - begin);
+}
+
+/// Cells between tabs; without any tab, words.
+std::vector<std::string_view> cells_of(std::string_view line) {
+  std::vector<std::string_view> cells;
+  bool const tabs = line.find('\t') != line.npos;
+  for (std::size_t start = 0; start <= line.size();) {
+    std::size_t const end = std::min(line.find(tabs ? '\t' : ' ', start), line.size());
+    std::string_view const cell = trimmed(line.substr(start, end - start));
+    if (tabs || !cell.empty()) cells.push_back(cell);
+    start = end + 1;
+  }
+  return cells;
+}
+
+bool is_device(std::string_view name) {
+  for (std::string_view const prefix : {"GPU", "NIC", "mlx"})
+    if (name.starts_with(prefix) && name.size() > prefix.size() && name.find(' ') == name.npos) return true;
+  return false;
+}
+
+std::optional<TopologyLink> link_of(std::string_view cell) {
+  if (cell.starts_with("NV")) {
+    std::int64_t links = 0;
+    auto const [stop, error] = std::from_chars(cell.data() + 2, cell.data() + cell.size(), links);
+    if (error != std::errc{} || stop != cell.data() + cell.size() || links < 1) return std::nullopt;
+    return TopologyLink{LinkKind::nvlink, links};
+  }
+  auto const found = std::ranges::find(kind_names, cell);
+  if (found == kind_names.end()) return std::nullopt;
+  return TopologyLink{static_cast<LinkKind>(found - kind_names.begin()), 0};
+}
+
+class MatrixReader {
+ public:
+  explicit MatrixReader(std::string_view name) : name_(name) {}
+
+  Topology read(std::string_view text) {
+    for (std::size_t start = 0; start < text.size() && !done_;) {
+      ++line_;
+      std::size_t const end = std::min(text.find('\n', start), text.size());
+      read_line(text.substr(start, end - start));
+      start = end + 1;
+    }
+    if (out_.devices.empty()) fail("no line of GPU names: this is not the output of nvidia-smi topo -m");
+    if (out_.links.size() != out_.devices.size())
+      fail(fmt::format("{} rows for {} devices", out_.links.size(), out_.devices.size()));
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string const& problem) const {
+    throw InputError(fmt::format("{}:{}: {}", printable(name_), line_, problem));
+  }
+
+  void read_line(std::string_view line) {
+    std::vector<std::string_view> const cells = cells_of(line);
+    if (out_.devices.empty()) {
+      bool const header = std::ranges::any_of(cells, [](auto c) { return is_device(c); }) &&
+                          (cells.front().empty() || !line.starts_with("GPU"));
+      if (header) read_names(cells);
+      return;
+    }
+    if (cells.empty() || !is_device(cells.front())) {
+      done_ = !out_.links.empty();
+      return;
+    }
+    read_row(cells);
+  }
+
+  void read_names(std::vector<std::string_view> const& cells) {
+    for (std::string_view const cell : cells) {
+      if (!is_device(cell)) {
+        if (!cell.empty()) columns_after_.emplace_back(cell);
+        continue;
+      }
+      if (!columns_after_.empty() || out_.devices.size() == most_devices)
+        fail("device names after other columns, or too many of them");
+      out_.devices.push_back({std::string(cell), cell.starts_with("GPU"), std::nullopt, {}, {}});
+    }
+  }
+
+  void read_row(std::vector<std::string_view> const& cells) {
+    std::size_t const row = out_.links.size(), count = out_.devices.size();
+    if (row == count || cells.front() != out_.devices[row].name)
+      fail(fmt::format("row {} where {} is expected", in_quotes(cells.front()),
+                       row < count ? out_.devices[row].name : "the end"));
+    if (cells.size() < count + 1) fail(fmt::format("{} cells for {} devices", cells.size() - 1, count));
+    auto& links = out_.links.emplace_back();
+    for (std::size_t i = 0; i < count; ++i) {
+      auto const link = link_of(cells[i + 1]);
+      if (!link || (link->kind == LinkKind::self) != (i == row))
+        fail(fmt::format("{} between {} and {}; known: X on the diagonal, NV#, PIX, PXB, PHB, NODE, SYS, N/A",
+                         in_quotes(cells[i + 1]), cells.front(), out_.devices[i].name));
+      links.push_back(*link);
+    }
+    // Where a name of several columns is N/A, tabs may be doubled: empty cells say nothing.
+    std::vector<std::string_view> rest(cells.begin() + static_cast<std::ptrdiff_t>(count) + 1, cells.end());
+    std::erase(rest, std::string_view());
+    if (!rest.empty()) out_.devices[row].cpu_list = rest[0], out_.devices[row].cpus = count_cpus(rest[0]);
+    if (rest.size() > 1 && rest[1] != "N/A") out_.devices[row].numa = rest[1];
+  }
+
+  std::string_view name_;
+  Topology out_;
+  std::vector<std::string> columns_after_;
+  std::int64_t line_ = 0;
+  bool done_ = false;
+};
+
+/// Farther is larger; more bonded links are nearer.
+std::int64_t distance(TopologyLink const& link) {
+  return 1000 * static_cast<std::int64_t>(link.kind) - std::min<std::int64_t>(link.nvlinks, 999);
+}
+
+}  // namespace
+
+std::string_view to_string(LinkKind kind) {
+  static_assert(kind_names.size() == static_cast<std::size_t>(LinkKind::size_));
+  return kind_names[static_cast<std::size_t>(kind)];
+}
+
+std::int64_t Topology::gpus() const { return std::ranges::count(devices, true, &TopologyDevice::is_gpu); }
+
+TopologyLink Topology::worst_link(std::vector<std::size_t> const& members) const {
+  TopologyLink worst{LinkKind::self, 0};
+  for (std::size_t const a : members)
+    for (std::size_t const b : members)
+      if (a != b && (worst.kind == LinkKind::self || distance(links[a][b]) > distance(worst))) worst = links[a][b];
+  return worst;
+}
+
+std::vector<std::vector<std::size_t>> Topology::groups(std::int64_t size) const {
+  std::vector<std::size_t> free;
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].is_gpu) free.push_back(i);
+  std::vector<std::vector<std::size_t>> result;
+  if (size < 1 || static_cast<std::int64_t>(free.size()) % size != 0) return result;
+  while (!free.empty()) {
+    std::vector<std::size_t> group{free.front()};
+    free.erase(free.begin());
+    while (static_cast<std::int64_t>(group.size()) < size) {
+      auto const reach = [&](std::size_t candidate) {
+        std::vector<std::size_t> with = group;
+        with.push_back(candidate);
+        return distance(worst_link(with));
+      };
+      auto const next = std::ranges::min_element(free, {}, reach);
+      group.push_back(*next);
+      free.erase(next);
+    }
+    result.push_back(std::move(group));
+  }
+  return result;
+}
+
+std::optional<std::int64_t> count_cpus(std::string_view list) {
+  if (list.empty() || list == "N/A") return std::nullopt;
+  std::int64_t count = 0;
+  for (std::size_t start = 0; start <= list.size();) {
+    std::size_t const end = std::min(list.find(',', start), list.size());
+    std::string_view const part = list.substr(start, end - start);
+    std::size_t const dash = std::min(part.find('-'), part.size());
+    std::int64_t first = -1, last = -1;
+    auto const read = [](std::string_view text, std::int64_t& value) {
+      auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return error == std::errc{} && stop == text.data() + text.size() && value >= 0 && value < (1 << 20);
+    };
+    bool const good = read(part.substr(0, dash), first) &&
+                      (dash == part.size() ? (last = first, true) : read(part.substr(dash + 1), last));
+    if (!good || last < first)
+      throw InputError(fmt::format("CPU list {}: {} is not a number or a range", in_quotes(list), in_quotes(part)));
+    count += last - first + 1;
+    start = end + 1;
+  }
+  return count;
+}
+
+Topology parse_topology(std::string_view text, std::string_view name) {
+  if (text.size() > max_bytes) throw InputError(fmt::format("{}: longer than {} bytes", printable(name), max_bytes));
+  return MatrixReader(name).read(text);
+}
+
+Topology read_topology(std::string const& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw InputError(fmt::format("{}: cannot be read", path));
+  std::string text(max_bytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_topology(text, path);
+}
+
+}  // namespace shardbench
