@@ -1,6 +1,8 @@
 #pragma once
 #include "kernels/activation/activation.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/batch_norm/batch_norm.hpp"
+#include "kernels/conv/conv.hpp"
 #include "kernels/cross_entropy/cross_entropy.hpp"
 #include "kernels/dropout/dropout.hpp"
 #include "kernels/elementwise/elementwise.hpp"
@@ -12,6 +14,7 @@
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/permute/permute.hpp"
 #include "kernels/optimizer/clip.hpp"
+#include "kernels/pool/pool.hpp"
 #include "kernels/rope/rope.hpp"
 #include "kernels/router/router.hpp"
 
@@ -29,6 +32,18 @@ struct KernelSet {
   void (*attention_merge)(Stream&, AttentionMergeArgs const&);
   void (*norm_forward)(Stream&, NormForwardArgs const&);
   void (*norm_backward)(Stream&, NormBackwardArgs const&);
+  void (*im2col)(Stream&, Im2colArgs const&);
+  void (*col2im)(Stream&, Col2imArgs const&);
+  void (*depthwise_forward)(Stream&, DepthwiseForwardArgs const&);
+  void (*depthwise_backward)(Stream&, DepthwiseBackwardArgs const&);
+  void (*batch_norm_forward)(Stream&, BatchNormForwardArgs const&);
+  void (*batch_norm_backward)(Stream&, BatchNormBackwardArgs const&);
+  void (*max_pool_forward)(Stream&, MaxPoolForwardArgs const&);
+  void (*max_pool_backward)(Stream&, MaxPoolBackwardArgs const&);
+  void (*upsample_forward)(Stream&, UpsampleForwardArgs const&);
+  void (*upsample_backward)(Stream&, UpsampleBackwardArgs const&);
+  void (*pool_rows_forward)(Stream&, PoolRowsForwardArgs const&);
+  void (*pool_rows_backward)(Stream&, PoolRowsBackwardArgs const&);
   void (*rope)(Stream&, RopeArgs const&);
   void (*activation_forward)(Stream&, ActivationForwardArgs const&);
   void (*activation_backward)(Stream&, ActivationBackwardArgs const&);

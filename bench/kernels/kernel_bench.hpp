@@ -120,5 +120,6 @@ void register_block_ops();
 void register_flat_ops();
 void register_routing();
 void register_model_ops();
+void register_vision_ops();
 
 }  // namespace shardbench::bench

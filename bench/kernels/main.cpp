@@ -146,6 +146,7 @@ void run_all(int argc, char** argv) {
   register_flat_ops();
   register_routing();
   register_model_ops();
+  register_vision_ops();
   TableReporter table;
   if (other_format) {
     benchmark::RunSpecifiedBenchmarks();

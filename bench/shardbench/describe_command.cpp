@@ -5,11 +5,29 @@
 #include "bench/shardbench/experiment_of.hpp"
 #include "bench/shardbench/outputs.hpp"
 #include "bench/shardbench/text.hpp"
+#include "harness/config/yolo.hpp"
 #include "harness/program/model_graph.hpp"
 #include "harness/report/csv.hpp"
 
 namespace shardbench {
 namespace {
+
+/// What a vision model is trained on here, where that is not a classifier's labels.
+void print_images(Experiment const& e) {
+  ModelConfig const& m = e.model;
+  if (m.yolo)
+    fmt::print("images of {} px, {} classes; forward pass {} an image with both heads; gradients of the outputs are drawn "
+               "(no detection loss), batch norm sees one microbatch of one rank\n",
+               m.yolo->image_size, m.yolo->classes, flops_text(static_cast<double>(yolo_flops(*m.yolo, true))));
+  if (!m.vision) return;
+  VisionConfig const& v = *m.vision;
+  fmt::print("images of {} px in patches of {} px{}, {}\n", v.image_size, v.patch_size,
+             v.class_token ? " and a class token" : "",
+             m.has_classifier() ? fmt::format("{} classes", v.classes)
+                                : fmt::format("no classifier (--classes N adds one): the loss takes the {} features of "
+                                              "an image as logits",
+                                              m.outputs()));
+}
 
 void print_model(Description const& d) {
   ModelConfig const& m = d.experiment.model;
@@ -18,11 +36,14 @@ void print_model(Description const& d) {
     fmt::print(", hidden {}, ffn {}, heads {}/{} (query/kv), vocabulary {}", m.hidden, m.ffn_hidden, m.heads,
                m.kv_heads, m.vocab);
   Experiment const& e = d.experiment;
+  fmt::print("\n");
+  print_images(e);
   fmt::print(
-      "\ncut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {} tokens, global "
+      "cut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {}, global "
       "batch {}, {}\n",
       e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp, e.parallel.ep, e.parallel.zero_stage,
-      to_string(e.parallel.schedule), e.microbatches(), e.micro_batch, e.seq, e.global_batch, to_string(e.precision));
+      to_string(e.parallel.schedule), e.microbatches(), e.micro_batch,
+      m.yolo ? "1 image" : fmt::format("{} tokens", e.seq), e.global_batch, to_string(e.precision));
 }
 
 void print_parameters(Description const& d) {

@@ -24,6 +24,24 @@ void cut_layers(Experiment& e) {
   e.model.layers = e.layers;
 }
 
+/// Images of another size and heads of other classes than the model's own.
+void set_images(Experiment& e) {
+  ModelConfig& m = e.model;
+  if (e.image_size > 0) {
+    if (!m.vision && !m.yolo)
+      throw InputError(fmt::format("--image-size: {} given, {} takes no images", e.image_size, m.name));
+    std::int64_t const step = m.vision ? m.vision->patch_size : 32;
+    if (e.image_size % step != 0)
+      throw InputError(fmt::format("--image-size: {} is not a multiple of {} ({}'s {})", e.image_size, step, m.name,
+                                   m.vision ? "patch" : "largest stride"));
+    if (m.vision) m.vision->image_size = e.image_size, m.max_positions = m.vision_tokens();
+    if (m.yolo) m.yolo->image_size = e.image_size;
+  }
+  if (e.classes == 0) return;
+  if (!m.vision && !m.yolo) throw InputError(fmt::format("--classes: {} given, {} classifies nothing", e.classes, m.name));
+  (m.vision ? m.vision->classes : m.yolo->classes) = e.classes;
+}
+
 void fill_seq(Experiment& e) {
   if (e.seq > 0) return;
   constexpr std::int64_t usual = 1024;
@@ -51,10 +69,22 @@ void check_schedule(Experiment const& e, Reasons& reasons) {
         fmt::format("schedule: {} microbatches given, {} needs an even number of at least 2*pp = {}", m, name, 2 * pp));
 }
 
+/// How a sequence that a cut does not divide can be made to fit: text is padded, the patches of an image are not (C12).
+std::string fit_text(Experiment const& e, std::int64_t padded) {
+  if (!e.model.vision) return fmt::format("pad to {}", padded);
+  VisionConfig const& v = *e.model.vision;
+  std::int64_t const side = v.image_size / v.patch_size;
+  return fmt::format("an image of {} makes {}*{} patches{}, which are not padded: choose another --image-size or cut",
+                     v.image_size, side, side, v.class_token ? " and a class token" : "");
+}
+
 void check_seq(Experiment const& e, Reasons& reasons) {
   ModelConfig const& model = e.model;
   ParallelConfig const& p = e.parallel;
-  if (model.yolo) return;
+  if (model.yolo) {
+    if (e.seq != 1) reasons.push_back(fmt::format("seq: {} given, {} has no tokens; legal: 1 (size: --image-size)", e.seq, model.name));
+    return;
+  }
   if (model.vision && e.seq != model.vision_tokens())
     reasons.push_back(
         fmt::format("seq: {} given, an image of {} makes {} tokens", e.seq, model.name, model.vision_tokens()));
@@ -66,14 +96,14 @@ void check_seq(Experiment const& e, Reasons& reasons) {
   bool const zigzag = model.causal && p.cp_method != CpMethod::ulysses;
   std::int64_t const pieces = p.cp == 1 ? 1 : zigzag ? 2 * p.cp : p.cp;
   if (e.seq % pieces != 0) {
-    reasons.push_back(fmt::format("cp: seq {} is not a multiple of {} = {}; pad to {}", e.seq, zigzag ? "2*cp" : "cp",
-                                  pieces, round_up(e.seq, pieces)));
+    reasons.push_back(fmt::format("cp: seq {} is not a multiple of {} = {}; {}", e.seq, zigzag ? "2*cp" : "cp",
+                                  pieces, fit_text(e, round_up(e.seq, pieces))));
     return;
   }
   if (p.sequence_parallel && e.seq / p.cp % p.tp != 0)
     reasons.push_back(
-        fmt::format("sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; pad seq to {}",
-                    e.seq / p.cp, p.tp, round_up(e.seq, pieces * p.tp)));
+        fmt::format("sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; {}",
+                    e.seq / p.cp, p.tp, fit_text(e, round_up(e.seq, pieces * p.tp))));
 }
 
 void check_phase(Experiment const& e, Reasons& reasons) {
@@ -208,6 +238,7 @@ void resolve(Experiment& e) {
     throw InputError(fmt::format("{}: --device cpu has no GPU and no NCCL to tell (allowed: --device cuda)", flag));
   if (e.model.hidden == 0 && !e.model.yolo) e.model = load_model(e.model_name);
   cut_layers(e);
+  set_images(e);
   fill_seq(e);
   // vpp has no other meaning than this schedule; any other choice of the user stays and is checked.
   if (e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b)

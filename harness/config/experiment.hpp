@@ -27,6 +27,8 @@ struct Experiment {
   ParallelConfig parallel;
   std::int64_t layers = 0;        ///< 0: all of the model's
   std::int64_t seq = 0;           ///< 0: the lesser of 1024 and what the model allows
+  std::int64_t image_size = 0;    ///< pixels a side, 0: the model's
+  std::int64_t classes = 0;       ///< of a vision model's classifier, 0: the model's
   std::int64_t micro_batch = 1;   ///< samples a rank takes at once
   std::int64_t global_batch = 0;  ///< samples a step over all ranks, 0: micro_batch * dp
   Dtype precision = Dtype::f32;

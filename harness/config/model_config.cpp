@@ -108,6 +108,12 @@ bool ModelConfig::is_moe_layer(std::int64_t layer) const {
   return std::find(moe->dense_layers.begin(), moe->dense_layers.end(), layer) == moe->dense_layers.end();
 }
 
+std::int64_t ModelConfig::outputs() const {
+  if (!vision) return vocab;
+  if (vision->classes > 0) return vision->classes;
+  return vision->projection > 0 ? vision->projection : hidden;
+}
+
 std::int64_t ModelConfig::vision_tokens() const {
   if (!vision) return 0;
   std::int64_t const side = vision->image_size / vision->patch_size;

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace shardbench {
 namespace {
-
-enum class Inner : std::uint8_t { plain, deep, attention };
 
 /// Appends the convolutions of one block; the methods are the building rules of the family.
 class BlockBuilder {
@@ -15,12 +14,15 @@ class BlockBuilder {
   BlockBuilder(std::string name, std::string kind, std::int64_t size) : size_(size) {
     block_.name = std::move(name);
     block_.kind = std::move(kind);
+    block_.size = size;
   }
 
   YoloBlock finish(std::int64_t out_channels) && {
     block_.out_channels = out_channels;
     return std::move(block_);
   }
+
+  void repeat(std::int64_t count) { block_.repeats = count; }
 
   ConvLayer& conv(std::string const& name, std::int64_t in, std::int64_t out, std::int64_t kernel) {
     ConvLayer layer;
@@ -55,6 +57,7 @@ class BlockBuilder {
 
   void psa(std::string const& name, std::int64_t channels, std::int64_t heads) {
     std::int64_t const key = channels / heads / 2;
+    block_.heads = heads;
     conv(name + ".qkv", channels, channels + 2 * key * heads, 1).activation = false;
     depthwise(name + ".position", channels, false);
     conv(name + ".project", channels, channels, 1).activation = false;
@@ -64,16 +67,18 @@ class BlockBuilder {
     block_.attention_flops += 2 * tokens * tokens * (key * heads + channels);
   }
 
-  void c3k2(std::int64_t in, std::int64_t out, std::int64_t repeats, Inner inner, double expansion) {
+  void c3k2(std::int64_t in, std::int64_t out, std::int64_t repeats, YoloInner inner, double expansion) {
     auto const c = static_cast<std::int64_t>(static_cast<double>(out) * expansion);
+    block_.inner = inner;
+    block_.repeats = repeats;
     conv("split", in, 2 * c, 1);
     for (std::int64_t i = 0; i < repeats; ++i) {
       std::string const name = "inner." + std::to_string(i);
-      if (inner == Inner::deep) {
+      if (inner == YoloInner::deep) {
         c3k(name, c);
       } else {
         bottleneck(name, c, 0.5);
-        if (inner == Inner::attention) psa(name + ".psa", c, std::max<std::int64_t>(c / 64, 1));
+        if (inner == YoloInner::attention) psa(name + ".psa", c, std::max<std::int64_t>(c / 64, 1));
       }
     }
     conv("join", (2 + repeats) * c, out, 1);
@@ -103,28 +108,41 @@ class Network {
     builder.conv("conv", channels_, width(channels), 3).stride = 2;
     take(std::move(builder), width(channels));
   }
-  void c3k2(std::int64_t channels, std::int64_t n, Inner inner, double expansion = 0.5) {
-    if (inner == Inner::plain && config_.deep_everywhere) inner = Inner::deep;
+  void c3k2(std::int64_t channels, std::int64_t n, YoloInner inner, double expansion = 0.5) {
+    if (inner == YoloInner::plain && config_.deep_everywhere) inner = YoloInner::deep;
     BlockBuilder builder(next_name(), "c3k2", size_);
     builder.c3k2(channels_, width(channels), repeats(n), inner, expansion);
     take(std::move(builder), width(channels));
   }
-  void up_and_concat(std::int64_t channels) {
+  /// The next block reads the output of block `index` too.
+  void concat(std::size_t index) {
+    channels_ += blocks_[index].out_channels;
+    beside_.push_back(index);
+  }
+  void up_and_concat(std::size_t index) {
     size_ *= 2;
-    channels_ += channels;
+    upsample_ = true;
+    concat(index);
   }
   void take(BlockBuilder&& builder, std::int64_t channels) {
-    blocks_.push_back(std::move(builder).finish(channels));
+    YoloBlock block = std::move(builder).finish(channels);
+    if (!blocks_.empty()) block.inputs.push_back(blocks_.size() - 1);
+    block.inputs.insert(block.inputs.end(), beside_.begin(), beside_.end());
+    beside_.clear();
+    block.upsample = std::exchange(upsample_, false);
+    blocks_.push_back(std::move(block));
     channels_ = channels;
   }
   void sppf();
   void c2psa();
-  void detect(std::array<std::int64_t, 3> const& inputs);
+  void detect(std::array<std::size_t, 3> const& levels);
 
   YoloConfig config_;
   std::int64_t channels_, size_;
   std::string section_ = "backbone";
   int index_ = 0;
+  std::vector<std::size_t> beside_;
+  bool upsample_ = false;
   std::vector<YoloBlock> blocks_;
 };
 
@@ -138,6 +156,7 @@ void Network::sppf() {
 void Network::c2psa() {
   std::int64_t const half = channels_ / 2;
   BlockBuilder builder(next_name(), "c2psa", size_);
+  builder.repeat(repeats(2));
   builder.conv("split", channels_, 2 * half, 1);
   for (std::int64_t i = 0; i < repeats(2); ++i)
     builder.psa("psa." + std::to_string(i), half, std::max<std::int64_t>(half / 64, 1));
@@ -146,11 +165,14 @@ void Network::c2psa() {
 }
 
 /// Two copies of box and class branches on each level: one-to-many (training only), one-to-one.
-void Network::detect(std::array<std::int64_t, 3> const& inputs) {
+void Network::detect(std::array<std::size_t, 3> const& levels) {
+  std::array<std::int64_t, 3> inputs{};
+  for (std::size_t i = 0; i < levels.size(); ++i) inputs[i] = blocks_[levels[i]].out_channels;
   std::int64_t const box = std::max<std::int64_t>(16, inputs[0] / 4);
   std::int64_t const wide = std::max(inputs[0], config_.classes);
   YoloBlock all;
   all.name = all.kind = "detect";
+  all.inputs.assign(levels.begin(), levels.end());
   for (bool const one_to_one : {false, true}) {
     for (std::size_t level = 0; level < inputs.size(); ++level) {
       BlockBuilder b("detect", "detect", config_.image_size / (std::int64_t{8} << level));
@@ -180,35 +202,35 @@ void Network::detect(std::array<std::int64_t, 3> const& inputs) {
 std::vector<YoloBlock> Network::build() && {
   down(64);
   down(128);
-  c3k2(256, 2, Inner::plain, 0.25);
+  c3k2(256, 2, YoloInner::plain, 0.25);
   down(256);
-  c3k2(512, 2, Inner::plain, 0.25);
-  std::int64_t const p3 = channels_;
+  c3k2(512, 2, YoloInner::plain, 0.25);
+  std::size_t const p3 = blocks_.size() - 1;
   down(512);
-  c3k2(512, 2, Inner::deep);
-  std::int64_t const p4 = channels_;
+  c3k2(512, 2, YoloInner::deep);
+  std::size_t const p4 = blocks_.size() - 1;
   down(1024);
-  c3k2(1024, 2, Inner::deep);
+  c3k2(1024, 2, YoloInner::deep);
   sppf();
   c2psa();
-  std::int64_t const p5 = channels_;
+  std::size_t const p5 = blocks_.size() - 1;
 
   section_ = "head";
   index_ = 0;
   up_and_concat(p4);
-  c3k2(512, 2, Inner::deep);
-  std::int64_t const a = channels_;
+  c3k2(512, 2, YoloInner::deep);
+  std::size_t const a = blocks_.size() - 1;
   up_and_concat(p3);
-  c3k2(256, 2, Inner::deep);
-  std::int64_t const n3 = channels_;
+  c3k2(256, 2, YoloInner::deep);
+  std::size_t const n3 = blocks_.size() - 1;
   down(256);
-  channels_ += a;
-  c3k2(512, 2, Inner::deep);
-  std::int64_t const n4 = channels_;
+  concat(a);
+  c3k2(512, 2, YoloInner::deep);
+  std::size_t const n4 = blocks_.size() - 1;
   down(512);
-  channels_ += p5;
-  c3k2(1024, 1, Inner::attention);
-  detect({n3, n4, channels_});
+  concat(p5);
+  c3k2(1024, 1, YoloInner::attention);
+  detect({n3, n4, blocks_.size() - 1});
   return std::move(blocks_);
 }
 

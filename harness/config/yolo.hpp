@@ -22,10 +22,20 @@ struct ConvLayer {
   std::int64_t flops() const { return 2 * out * (in / groups) * kernel * kernel * out_size * out_size; }
 };
 
-/// One numbered block of the network: what it is, its convolutions in order and the attention it holds.
+/// What a C3k2 block repeats: a bottleneck, a C3k of two bottlenecks, or a bottleneck with attention after it.
+enum class YoloInner : std::uint8_t { plain, deep, attention };
+
+/// One numbered block of the network: what it is, what it reads, its convolutions in order and the attention it holds.
 struct YoloBlock {
   std::string name;  ///< "backbone.4", "head.2", "detect"
   std::string kind;  ///< conv | c3k2 | sppf | c2psa | detect
+  /// Blocks whose outputs it reads, by index, side by side (detect: one a level); empty: the image.
+  std::vector<std::size_t> inputs;
+  bool upsample = false;  ///< the first input is doubled in height and width
+  YoloInner inner = YoloInner::plain;
+  std::int64_t repeats = 1;  ///< inner blocks of c3k2, attention blocks of c2psa
+  std::int64_t heads = 0;    ///< of the attention, where there is any
+  std::int64_t size = 0;     ///< height and width of the output (detect: 0)
   std::int64_t out_channels = 0;
   std::vector<ConvLayer> convs;
   std::int64_t attention_flops = 0;  ///< of the score and value products, one image

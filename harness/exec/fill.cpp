@@ -63,6 +63,7 @@ void Runner::initialize(std::uint64_t seed) {
   }
   fill_parameters(seed);
   fill_inputs(seed);
+  fill_drawn(seed);
   fill_borders(seed);
   fill_constants(seed);
   stream.synchronize();
@@ -125,13 +126,20 @@ void Runner::fill_inputs(std::uint64_t seed) {
       }
     put(device_, at(p.token_numbers, m), numbers, stream);
   }
-  if (p.ids == no_tensor) return;
+  if (p.targets == no_tensor) return;
   std::vector<std::int32_t> per_token;
   for (std::int32_t const position : positions)
     per_token.insert(per_token.end(), static_cast<std::size_t>(p.micro_batch), position);
   put(device_, at(p.token_positions, 0), per_token, stream);
   for (std::int32_t m = 0; m < static_cast<std::int32_t>(p.microbatches); ++m) {
     std::vector<std::int32_t> ids, targets;
+    if (p.ids == no_tensor) {
+      // One label an image.
+      for (std::int64_t b = 0; b < p.micro_batch; ++b)
+        targets.push_back(token_id(seed, p.first_sample + m * p.micro_batch + b, 0, 0, p.vocab));
+      put(device_, at(p.targets, m), targets, stream);
+      continue;
+    }
     for (std::int32_t const position : positions)
       for (std::int64_t b = 0; b < p.micro_batch; ++b) {
         std::int64_t const sample = p.first_sample + m * p.micro_batch + b;
@@ -154,6 +162,26 @@ void Runner::fill_constants(std::uint64_t seed) {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = c.scale * random_normal(tensor_key(seed, c.key), static_cast<std::uint64_t>(i));
     write(c.tensor, values);
+  }
+}
+
+void Runner::fill_drawn(std::uint64_t seed) {
+  for (DrawnBuffer const& buffer : program_.drawn) {
+    Tensor const& t = program_.tensors[static_cast<std::size_t>(buffer.id)];
+    std::uint64_t const key = tensor_key(seed, buffer.key);
+    std::int64_t const positions = t.rows / program_.micro_batch;
+    std::vector<float> values(static_cast<std::size_t>(t.elements()));
+    for (std::int32_t m = 0; m < static_cast<std::int32_t>(program_.microbatches); ++m) {
+      auto value = values.begin();
+      for (std::int64_t s = 0; s < positions; ++s)
+        for (std::int64_t b = 0; b < program_.micro_batch; ++b) {
+          std::int64_t const sample = program_.first_sample + m * program_.micro_batch + b;
+          std::int64_t const first = (sample * positions + s) * t.cols;
+          for (std::int64_t c = 0; c < t.cols; ++c)
+            *value++ = buffer.scale * random_normal(key, static_cast<std::uint64_t>(first + c));
+        }
+      write(buffer.id, values, m);
+    }
   }
 }
 

@@ -4,29 +4,12 @@
 
 #include <array>
 
+#include "harness/exec/launch.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 
 namespace {
-
-/// One op about to start.
-struct Launch {
-  KernelSet const& kernels;
-  Stream& stream;
-  Op const& op;
-  Operands const& data;
-  bool adds;
-  OptimizerSettings const& optimizer;
-  StepPlace place;
-  std::optional<RoutedCounts> const& counts;
-
-  TensorRef const& in(std::size_t i) const { return op.inputs[i]; }
-  TensorRef const& out(std::size_t i) const { return op.outputs[i]; }
-  Dtype precision() const { return data.program().precision; }
-  /// Rows that routing brought here, or `rows` where it has no say.
-  std::int64_t rows_here(std::int64_t rows) const { return counts ? counts->total_received() : rows; }
-};
 
 /// Elements between rows of an operand: what it says, or those of dense rows.
 std::int64_t row_stride(TensorRef const& ref, std::int64_t dense) { return ref.stride > 0 ? ref.stride : dense; }
@@ -333,8 +316,6 @@ void combine_weights(Launch const& l) {
                                        l.precision()});
 }
 
-using LaunchFunction = void (*)(Launch const&);
-
 /// By OpKind; nullptr where no kernel runs the op.
 constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
   std::array<LaunchFunction, op_kind_count> table{};
@@ -377,11 +358,16 @@ constexpr std::array<LaunchFunction, op_kind_count> launchers = [] {
   return table;
 }();
 
+LaunchFunction launcher_of(OpKind kind) {
+  LaunchFunction const launch = launchers[static_cast<std::size_t>(kind)];
+  return launch ? launch : vision_launcher(kind);
+}
+
 }  // namespace
 
 void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds,
                     OptimizerSettings const& optimizer, StepPlace place, std::optional<RoutedCounts> const& counts) {
-  LaunchFunction const launch = launchers[static_cast<std::size_t>(op.kind)];
+  LaunchFunction const launch = launcher_of(op.kind);
   VALIDATE(launch, fmt::format("no kernel runs {}", to_string(op.kind)));
   launch({kernels, stream, op, operands, adds, optimizer, place, counts});
 }
@@ -389,8 +375,7 @@ void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Oper
 std::string not_executable(StepProgram const& program) {
   for (Segment const& segment : program.segments)
     for (Op const& op : segment.ops)
-      if (!is_communication(op.kind) && op.kind != OpKind::fetch_counts &&
-          !launchers[static_cast<std::size_t>(op.kind)])
+      if (!is_communication(op.kind) && op.kind != OpKind::fetch_counts && !launcher_of(op.kind))
         return fmt::format("{} is counted and simulated, and has no kernel to execute it", to_string(op.kind));
   return {};
 }

@@ -96,6 +96,7 @@ class Runner {
   void forget_order();
   void fill_parameters(std::uint64_t seed);
   void fill_inputs(std::uint64_t seed);
+  void fill_drawn(std::uint64_t seed);
   void fill_borders(std::uint64_t seed);
   void fill_constants(std::uint64_t seed);
   void put_ids(TensorId id, std::vector<std::int32_t> const& values, std::int32_t microbatch);

@@ -251,13 +251,15 @@ void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::i
     std::int64_t r = state(source).rows, c = state(source).cols;
     saved = move(state(source).ref, r, c, state(source).layout, state(x).layout, spec.name + ".regather");
   }
-  TensorRef const dx{new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs),
-                     0, 0};
-  emit(make_op(OpKind::gemm, GemmShape{rows, inputs, outputs, false, false}, spec.name + ".dx",
-               {dy, {weight_tensor, 0, 0}, {}}, {dx}));
-  Layout layout = state(x).layout;
-  if (is_shard(placement, 0)) layout[tp_axis] = Partial{};
-  accumulate(x, dx, layout);
+  if (spec.input_gradient) {
+    TensorRef const dx{new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs),
+                       0, 0};
+    emit(make_op(OpKind::gemm, GemmShape{rows, inputs, outputs, false, false}, spec.name + ".dx",
+                 {dy, {weight_tensor, 0, 0}, {}}, {dx}));
+    Layout layout = state(x).layout;
+    if (is_shard(placement, 0)) layout[tp_axis] = Partial{};
+    accumulate(x, dx, layout);
+  }
   weight_gradients(dy, saved, rows, state(x).layout, weight, bias, placement, spec);
 }
 
@@ -324,11 +326,11 @@ Value GraphBuilder::add(Value a, Value b) {
   return y;
 }
 
-void GraphBuilder::loss(Value logits, std::int64_t first_column) {
+void GraphBuilder::loss(Value logits, std::int64_t first_column, std::int64_t targets_of_sample) {
   if (streams_ > 1) logits = select_blocks(logits, "loss.streams");
   logits = whole(logits);
   std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
-  float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * program_.seq));
+  float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * targets_of_sample));
   CrossEntropyOpShape const shape{tokens, columns, first_column, program_.vocab, scale, model_.logit_softcap};
   bool const cut = is_shard(state(logits).layout[tp_axis], feature_dim);
   TensorRef const maximum{new_tensor("loss.maximum", TensorRole::temporary, Dtype::f32, tokens, 1), 0, 0};

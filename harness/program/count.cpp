@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "harness/program/count_vision.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -156,7 +157,7 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
     case OpKind::source_rows:
       return routing_cost(p, op);
     default:
-      return {};
+      return vision_op_cost(op, t);
   }
 }
 
@@ -172,7 +173,7 @@ double model_flops(StepProgram const& p, Op const& op, bool full_attention) {
     return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);  // a bias is no model FLOP
   }
   if (op.kind == OpKind::grouped_gemm) return op_cost(p, op, false).flops;
-  return 0;
+  return vision_model_flops(op, p.precision);
 }
 
 double collective_payload(StepProgram const&, Op const& op) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/config/experiment.hpp"
+#include "harness/config/yolo.hpp"
 #include "harness/program/context_blocks.hpp"
 #include "harness/program/replay.hpp"
 #include "harness/program/step_program.hpp"
@@ -41,6 +42,7 @@ struct LinearSpec {
   std::int64_t inputs = 0;
   bool bias = false;
   std::int32_t shared_weight = -1;  ///< index of an existing parameter (tied head)
+  bool input_gradient = true;       ///< false where the inputs are data
 };
 
 /// Where queries, keys and values lie (or their gradients), each with its row stride.
@@ -100,8 +102,18 @@ class GraphBuilder {
   Value join(Value stream, Value branch, std::string const& name);
   /// x itself where nothing is dropped.
   Value dropout(Value x, std::string const& name);
-  /// Vocabulary-parallel cross-entropy; sets program.loss.
-  void loss(Value logits, std::int64_t first_column);
+  /// Vocabulary-parallel cross-entropy; sets program.loss. `targets` of a sample: the loss is their mean over the batch.
+  void loss(Value logits, std::int64_t first_column, std::int64_t targets);
+
+  // Images (builder_vision.cpp). Rows are (y, x, sample).
+  /// The images of a microbatch, from the generator.
+  Value image(std::int64_t height, std::int64_t width, std::int64_t channels);
+  /// The images cut into squares: rows (patch, sample), columns (y, x, channel) of the patch. Images have no gradient.
+  Value patches(Value image, std::int64_t image_size, std::int64_t patch_size, std::int64_t channels);
+  /// x behind one more position, a learned row that all samples share.
+  Value with_class_token(Value x, std::string const& name);
+  /// [batch, cols]: the mean of the positions [begin, end) of x.
+  Value pool_rows(Value x, std::int64_t begin, std::int64_t end, std::string const& name);
 
   /// The rows of the last position of each sample.
   Value last_position(Value x);
@@ -116,6 +128,20 @@ class GraphBuilder {
   Value moe(Value x);
   /// sigmoid(x w) * y for each token, y brought to x's layout; w is a parameter [1, hidden].
   Value gate(Value y, Value x, std::string const& name);
+
+  // Convolutional networks (builder_conv.cpp): feature maps of `size` x `size` positions, rows (y, x, sample).
+  /// The layer's convolution, batch norm and activation, as it has them. Channels of x and layer must agree.
+  Value conv(Value x, ConvLayer const& layer, std::string const& label, bool input_gradient);
+  Value max_pool(Value x, std::int64_t size, std::int64_t kernel, std::string const& label);
+  Value upsample(Value x, std::int64_t size, std::int64_t factor, std::string const& label);
+  /// Columns of all parts side by side.
+  Value concat(std::vector<Value> const& parts, std::string const& label);
+  /// The inverse: parts of the given widths. Every part must be used.
+  std::vector<Value> split(Value x, std::vector<std::int64_t> const& widths, std::string const& label);
+  /// Full attention over the positions of feature maps; `qk` holds queries, then keys.
+  Value attend(Value qk, Value v, std::int64_t heads, std::string const& label);
+  /// Ends the graph at x: its gradient comes from the generator, as large as a mean over outputs makes it.
+  void draw_gradient(Value x, std::string const& name);
 
   /// Walks the tape backwards; afterwards backward ops are complete.
   void derive_backward();
@@ -132,6 +158,9 @@ class GraphBuilder {
              std::vector<TensorRef> outputs);
   Op make_collective(OpKind kind, std::int32_t group, std::int64_t count, Dtype dtype, std::string const& name,
                      TensorRef from, TensorRef to);
+  /// A buffer for each microbatch that the generator fills by `key` with deviation `scale`.
+  TensorId drawn_buffer(std::string const& name, std::string const& key, std::int64_t rows, std::int64_t cols,
+                        float scale);
   void set_phase(std::string phase) { phase_ = std::move(phase); }
   TensorId new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols);
 
@@ -309,6 +338,14 @@ class GraphBuilder {
   TensorRef move_rows(OpKind kind, TensorRef from, TensorRef weights, MoeSizes const& s, std::string const& name);
   TensorRef combine_gradient(TensorRef dy, TensorRef rows, MoeSizes const& s, TensorRef& dweights);
   void router_gradient(Value logits, MoeSizes const& s, TensorRef dweights);
+  Value dense_conv(Value x, ConvLayer const& layer, std::string const& label, bool input_gradient);
+  Value depthwise_conv(Value x, ConvLayer const& layer, std::string const& label);
+  Value batch_norm(Value x, std::string const& name, std::string const& label);
+  Value silu(Value x, std::string const& label);
+  std::int32_t add_matrix(std::string const& name, std::int64_t rows, std::int64_t cols);
+  TensorRef temporary(std::string const& name, std::int64_t rows, std::int64_t cols);
+  TensorRef weight_ref(std::int32_t parameter) const;
+  TensorRef gradient_ref(std::int32_t parameter) const;
   void rotate(TensorRef heads, std::int64_t stride, bool inverse);
   /// Norms `count` vectors of `cols` in each row by themselves, with one weight [cols] for all; strides are those of
   /// the operands.

@@ -29,6 +29,7 @@ void refuse_private_channels(Experiment const& e) {
                            : m.parallel_block                ? "parallel blocks"
                            : m.post_norms                    ? "norms behind the branches"
                            : m.mla                           ? "latent attention"
+                           : m.vision                        ? "images"
                                                              : nullptr;
   if (part)
     throw IllegalConfig(
@@ -65,6 +66,13 @@ void refuse_what_has_no_lowering(Experiment const& e) {
         fmt::format("shard-ranks: {} has no lowering for experts (allowed: dp={})", c.shard_ranks, c.dp));
   if (c.zero_stage == 3 && c.pp > 1)
     throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
+  if (e.model.yolo && e.dropout > 0)
+    throw IllegalConfig(fmt::format("dropout: {} with {} has no lowering (allowed: 0)", e.dropout, e.model.name));
+  if (e.model.yolo && c.zero_stage == 3 && c.dp > 1)
+    throw IllegalConfig(fmt::format("zero: 3 with {} has no lowering (allowed: 0, 1, 2): its layers read one another's "
+                                    "outputs far apart", e.model.name));
+  if (e.model.vision && c.cp > 1 && e.scope == Scope::model)
+    throw IllegalConfig(fmt::format("cp: {} with an image has no lowering (allowed: 1, or scope layer)", c.cp));
   if (e.model.tied_embeddings &&
       (c.schedule == ScheduleKind::zb_v || c.schedule == ScheduleKind::dualpipe || (c.zero_stage == 3)) &&
       e.scope == Scope::model)
@@ -133,8 +141,9 @@ class Lowering {
     p_.global_batch = e_.global_batch;
     p_.first_sample = at[2] * (e_.global_batch / c.dp);
     p_.precision = e_.precision;
-    p_.vocab = e_.model.vocab;
-    p_.padded_vocab = padded_vocab(e_.model.vocab, c.tp * c.streams);
+    p_.vocab = e_.model.outputs();
+    // A tower's features are no vocabulary: nothing is cut, nothing padded.
+    p_.padded_vocab = e_.model.has_classifier() ? padded_vocab(p_.vocab, c.tp * c.streams) : p_.vocab;
   }
 
   /// Without a pipeline each microbatch's backward follows its forward, so one set of activations is alive.
@@ -163,8 +172,8 @@ class Lowering {
       RoutingLoad const load = routing_load(*e_.model.moe, e_.router_skew);
       p_.number_period = load.period, p_.number_stride = load.stride;
     }
-    if (e_.scope == Scope::layer) return;
-    p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
+    if (e_.scope == Scope::layer || e_.model.yolo) return;
+    if (!e_.model.vision) p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
     p_.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
     if (p_.inference) {
       // A rank that has both ends feeds what it chose back as the next token.
@@ -172,7 +181,7 @@ class Lowering {
       p_.next_ids = whole ? p_.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
       return;
     }
-    p_.targets = buffer("targets", Dtype::i32, tokens, 1, true);
+    p_.targets = buffer("targets", Dtype::i32, e_.model.vision ? p_.micro_batch : tokens, 1, true);
     p_.loss = buffer("loss", Dtype::f32, 1, 1, false);
   }
 
@@ -213,6 +222,7 @@ class Lowering {
 
   /// Boundary tensors exist before the chunks that meet there: two chunks of one rank share them, so nothing is copied.
   void add_borders() {
+    if (e_.model.yolo) return;  // one chunk, which takes images and ends in gradients of its own
     std::int64_t rows = p_.local_seq * p_.micro_batch;
     if (is_shard(builder_->block_layout()[static_cast<std::size_t>(Axis::tp)], sequence_dim)) {
       if (rows % e_.parallel.tp != 0)

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "harness/program/model_blocks.hpp"
+#include "harness/program/model_graph_conv.hpp"
+#include "harness/program/model_graph_vision.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -37,26 +39,35 @@ void build_head(GraphBuilder& b, ModelConfig const& m, StepProgram const& p, Res
   if (p.inference)
     b.greedy(logits, b.first_row(head));
   else
-    b.loss(logits, b.first_row(head));
+    b.loss(logits, b.first_row(head), p.seq);
 }
 
 }  // namespace
 
 std::string unsupported_part(ModelConfig const& m) {
-  if (m.yolo) return "convolutional layers";
-  if (m.vision) return "patch embedding";
   if (m.moe && m.mlp_bias) return "biases of experts";
   return {};
 }
 
 void build_chunk(GraphBuilder& b, Experiment const& e, StepProgram const& p, Chunk const& chunk) {
   ModelConfig const& m = e.model;
+  if (m.yolo) {
+    build_yolo(b, *m.yolo, e.scope == Scope::model);
+    return;
+  }
   Residual stream;
-  stream.base = chunk.has_embedding && e.scope == Scope::model ? build_embedding(b, m, p) : b.enter(b.chunk_input());
+  bool const outer = e.scope == Scope::model;
+  if (chunk.has_embedding && outer)
+    stream.base = m.vision ? build_image_embedding(b, m) : build_embedding(b, m, p);
+  else
+    stream.base = b.enter(b.chunk_input());
   for (std::int64_t layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer)
     build_block(b, m, layer, stream);
-  if (chunk.has_head && e.scope == Scope::model) {
-    build_head(b, m, p, stream);
+  if (chunk.has_head && outer) {
+    if (m.vision)
+      build_image_head(b, m, p, stream.base, stream.pending);
+    else
+      build_head(b, m, p, stream);
     return;
   }
   b.set_layer(-1);

@@ -8,6 +8,7 @@
 #include "harness/program/schedule.hpp"
 #include "harness/sharding/strategy.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/conv/conv.hpp"
 #include "kernels/core/dtype.hpp"
 #include "kernels/router/router.hpp"
 
@@ -71,6 +72,18 @@ enum class OpKind : std::uint8_t {
   dropout,
   square_sum,
   clip_factor,
+  im2col,
+  col2im,
+  depthwise_forward,
+  depthwise_backward,
+  batch_norm_forward,
+  batch_norm_backward,
+  max_pool_forward,
+  max_pool_backward,
+  upsample_forward,
+  upsample_backward,
+  pool_rows_forward,
+  pool_rows_backward,
   router_forward,
   router_backward,
   permute,
@@ -157,6 +170,18 @@ struct DropoutShape {
 struct ClipShape {
   float max_norm = 0;
 };
+struct BatchNormShape {
+  std::int64_t rows = 0, cols = 0;
+  float eps = 0;
+};
+struct UpsampleShape {
+  std::int64_t height = 0, width = 0, batch = 0, channels = 0, factor = 2;
+};
+/// Rows [begin, end) of `seq` positions, summed and scaled.
+struct PoolRowsShape {
+  std::int64_t seq = 0, batch = 0, cols = 0, begin = 0, end = 0;
+  float scale = 1;
+};
 struct RouterShape {
   RouterRule rule;
   std::int64_t tokens = 0;
@@ -197,7 +222,8 @@ struct CollectiveShape {
 using OpShape =
     std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
                  CrossEntropyOpShape, BlockShape, AdamWShape, DropoutShape, ClipShape, RouterShape, RowsShape,
-                 PermuteShape, LatentKeysShape, GreedyShape, CollectiveShape>;
+                 PermuteShape, LatentKeysShape, GreedyShape, CollectiveShape, WindowShape,
+                 BatchNormShape, UpsampleShape, PoolRowsShape>;
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
@@ -315,6 +341,14 @@ struct Constant {
   float scale = 0;
 };
 
+/// A buffer filled from the generator by global sample: inputs such as images, and gradients that come from outside. Rows
+/// are (position, sample), every rank holds all positions of its samples.
+struct DrawnBuffer {
+  TensorId id = no_tensor;
+  std::string key;     ///< seeds the generator
+  float scale = 1;     ///< deviation
+};
+
 /// What one rank does in one step. Pure data: counted, simulated and executed from here.
 struct StepProgram {
   std::int64_t rank = 0, stage = 0;
@@ -333,6 +367,7 @@ struct StepProgram {
   TensorId logits = no_tensor, next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]
   std::int64_t first_logit = 0;                       ///< global column of this rank's first
   TensorId gradient_squares = no_tensor, clip_factor = no_tensor;  ///< only where gradients are clipped
+  std::vector<DrawnBuffer> drawn;
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
   std::vector<Constant> constants;

@@ -50,6 +50,21 @@ class BadInput(CliTest):
         self.check(["run", "--model", self.tiny, "--seq", "65"], "seq", "64")
         self.check(["describe", *self.model, "--pp", "5"], "pp", "5")
 
+    def test_images(self):
+        self.check(["run", "--model", "yolo26n", "--tp", "2"], "tp", "2", "cut over data only")
+        # L06: every rank takes the same number of images.
+        self.check(["run", "--model", "yolo26n", "--dp", "2", "--global-batch", "17"], "global-batch", "17", "16, 18")
+        self.check(["run", "--model", "yolo26n", "--global-batch", "-1"], "--global-batch", "integer >= 1")
+        self.check(["run", "--model", "yolo26n", "--dp", "2", "--zero", "3"], "zero", "3", "0, 1, 2")
+        self.check(["run", "--model", "yolo26n", "--image-size", "100"], "--image-size", "100", "32")
+        self.check(["run", "--model", "yolo26n", "--seq", "7"], "seq", "7", "--image-size")
+        # C12: 257 is prime, and an image is not padded.
+        self.check(["run", "--model", "vit-h", "--tp", "2", "--sequence-parallel"], "257", "16*16 patches and a class token", "not padded")
+        self.check(["run", "--model", "vit-h", "--image-size", "225"], "--image-size", "225", "14")
+        self.check(["run", "--model", "vit-h", "--seq", "100"], "seq", "100", "257")
+        self.check(["run", "--model", self.tiny, "--image-size", "224"], "--image-size", "takes no images")
+        self.check(["run", "--model", self.tiny, "--classes", "10"], "--classes", "10")
+
     def test_smollm_names_the_legal_degrees(self):
         for tp in ("2", "3", "15"):
             self.check(["run", "--model", "smollm-360m", "--layers", "2", "--tp", tp], "tp", tp, "1, 5")

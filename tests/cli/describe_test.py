@@ -74,6 +74,25 @@ class Describe(CliTest):
         self.assertGreater(memory["kv_cache_bytes"], 0)
         self.assertEqual(memory["gradient_bytes"] + memory["optimizer_bytes"], 0)
 
+    def test_a_detector_under_data_parallelism(self):
+        found = self.describe("--model", "yolo26n", "--dp", "8", "--global-batch", "128")
+        self.assertEqual(found["parameters"], 2572280)
+        self.assertEqual(found["parameters_held_per_rank"], 2572280)
+        self.assertEqual(found["microbatches"], 16)
+        # Forward 6.1 GFLOP an image within 2%, three times that for a step, all but the first layer's input gradient.
+        images = 16 * 3 * 6.1e9
+        self.assertAlmostEqual(found["flops_per_step_per_rank"]["model_full_attention"] / images, 1, delta=0.02)
+        # The gradients once, in fp32, each parameter rounded up to 16 elements.
+        self.assertAlmostEqual(found["traffic_per_step_per_rank"]["dp"]["payload_bytes"] / (4 * 2572280), 1, delta=0.005)
+        self.assertGreater(found["memory_of_fullest_rank"]["activation_bytes"], 0)
+
+    def test_a_vision_transformer(self):
+        found = self.describe("--model", "vit-l", "--image-size", "384", "--classes", "1000", "--tp", "2")
+        # 24 * 24 patches of 16 px and the class token.
+        self.assertIn("577 tokens", self.call("describe", "--model", "vit-l", "--image-size", "384"))
+        without = self.describe("--model", "vit-l", "--image-size", "384")
+        self.assertEqual(found["parameters"] - without["parameters"], 1000 * 1024 + 1000)
+
     def test_a_counted_row(self):
         self.call("describe", *self.model, "--tp", "2", "--out", self.path("d.csv"))
         (row,) = self.rows(self.path("d.csv"))

@@ -77,7 +77,7 @@ TEST(Fields, UnknownFlagSuggests) {
 
 TEST(Fields, EveryFieldReadsItsOwnText) {
   Experiment sample = parse(
-      "--model llama3.1-8b --layers 3 --seq 64 --micro-batch 2 --global-batch 8 --precision bf16 --gradient-dtype bf16 "
+      "--model llama3.1-8b --layers 3 --seq 64 --image-size 448 --classes 10 --micro-batch 2 --global-batch 8 --precision bf16 --gradient-dtype bf16 "
       "--dp 2 --tp 4 "
       "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --sequence-parallel "
       "--tp-sync-fraction 0.3 "
@@ -164,7 +164,7 @@ TEST(Cases, X01_ZigzagNeedsTwoPiecesARank) {
             "cp: seq 2999 is not a multiple of 2*cp = 8; pad to 3000");
   EXPECT_EQ(resolved_refusal("--model llama3.1-8b --seq 3000 --cp 4"), "");
   EXPECT_EQ(resolved_refusal("--model llama3.1-8b --seq 3004 --cp 4 --cp-method ulysses"), "");
-  EXPECT_TRUE(contains(resolved_refusal("--model vit-h --cp 2"), "seq 257 is not a multiple of cp = 2; pad to 258"));
+  EXPECT_TRUE(contains(resolved_refusal("--model vit-h --cp 2"), "seq 257 is not a multiple of cp = 2; an image of 224 makes 16*16 patches and a class token, which are not padded"));
 }
 
 TEST(Cases, P05_MicrobatchesAndStages) {
@@ -182,7 +182,7 @@ TEST(Cases, P05_MicrobatchesAndStages) {
 TEST(Resolve, SequenceRules) {
   EXPECT_TRUE(contains(resolved_refusal("--seq 2000"), "seq: 2000 given, gpt2 has 1024 learned positions"));
   EXPECT_TRUE(contains(resolved_refusal("--seq 130 --tp 4 --sequence-parallel"),
-                       "130 tokens of a cp rank are not a multiple of tp 4; pad seq to 132"));
+                       "130 tokens of a cp rank are not a multiple of tp 4; pad to 132"));
   EXPECT_TRUE(contains(resolved_refusal("--model vit-h --seq 256"), "makes 257 tokens"));
   EXPECT_TRUE(contains(resolved_refusal("--layers 13"), "--layers: 13 is more than the 12 that gpt2 has"));
 }

@@ -2,6 +2,7 @@
 // Models and experiments small enough to run every cut of them in a blink, with a vocabulary that needs padding.
 #include "harness/config/experiment.hpp"
 #include "harness/config/model_config.hpp"
+#include "harness/config/yolo.hpp"
 
 namespace shardbench::test {
 
@@ -128,13 +129,43 @@ inline ModelConfig small_latent_lite(std::int64_t layers = 4) {
   return m;
 }
 
+/// A vision transformer; with a class token it has 26 positions and a classifier, else 16 positions and CLIP's ends.
+inline ModelConfig small_vit(bool class_token, std::int64_t layers = 2) {
+  ModelConfig m = small_gpt(layers);
+  m.name = class_token ? "small-vit" : "small-clip";
+  m.family = "vit";
+  m.vocab = 0;
+  m.tied_embeddings = m.causal = false;
+  m.activation = ActivationKind::gelu_erf;
+  m.vision = VisionConfig{.image_size = class_token ? 10 : 8, .patch_size = 2, .channels = 3};
+  m.vision->class_token = m.vision->patch_bias = class_token;
+  m.vision->classes = class_token ? 300 : 0;
+  m.vision->pre_norm = !class_token;
+  m.vision->projection = class_token ? 0 : 48;
+  m.max_positions = m.vision_tokens();
+  return m;
+}
+
+/// A detector of the YOLO26 family at an eighth of its width, on images of 64 pixels.
+inline ModelConfig small_yolo(bool deep_everywhere) {
+  ModelConfig m;
+  m.name = "small-yolo";
+  m.family = "yolo";
+  m.yolo = YoloConfig{.depth = 0.5, .width = 0.125, .classes = 16, .image_size = 64, .deep_everywhere = deep_everywhere};
+  m.layers = static_cast<std::int64_t>(yolo_blocks(*m.yolo).size());
+  m.causal = false;
+  m.position = PositionKind::none;
+  m.activation = ActivationKind::silu;
+  return m;
+}
+
 /// A resolved experiment: 8 samples of 16 tokens a step.
 inline Experiment small_experiment(ModelConfig const& model, ParallelConfig const& parallel) {
   Experiment e;
   e.model_name = model.name;
   e.model = model;
   e.parallel = parallel;
-  e.seq = 16;
+  e.seq = model.vision ? model.vision_tokens() : model.yolo ? 1 : 16;
   e.micro_batch = 1;
   e.global_batch = 8;
   e.device = DeviceKind::cpu;
