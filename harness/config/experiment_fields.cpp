@@ -190,10 +190,10 @@ std::vector<Field> make_table() {
   Field model = path("model", "preset or path of a config.json", "what to run (`shardbench models` lists the presets)",
                      SB_FIELD(model_name));
   Field layers = integer("layers", "layers to keep; all when not given", 1, degree_limit, SB_FIELD(layers));
-  Field image = integer("image-size", "pixels a side of a vision model's images; the model's own when not given", 1,
-                        degree_limit, SB_FIELD(image_size));
+  Field image = integer("image-size", "pixels a side of a vision model's images; the model's own when not given", 1, 65536,
+                        SB_FIELD(image_size));
   Field classes = integer("classes", "classes of a vision model's head; the model's own when not given", 1,
-                          degree_limit, SB_FIELD(classes));
+                          65536, SB_FIELD(classes));
   // A model that was resolved for other values is stale.
   for (Field* const field : {&model, &layers, &image, &classes})
     field->set = [set = field->set](Experiment& e, std::string_view text) {

@@ -69,8 +69,9 @@ TEST(Conv, DepthwiseEqualsReference) {
         EXPECT_TRUE(close(problem.depthwise_backward(host_kernels(), dweight, accumulate),
                           problem.depthwise_backward(reference_kernels(), expected, accumulate),
                           tolerance(dtype, window.taps())));
-        if (accumulate || window.batch > 0)
+        if (accumulate || window.batch > 0) {
           EXPECT_TRUE(close(dweight, expected, tolerance(Dtype::f32, window.out_rows())));
+        }
       }
 }
 

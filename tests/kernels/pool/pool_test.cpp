@@ -73,8 +73,9 @@ TEST(Upsample, HostEqualsReferenceAndBackwardIsTheTranspose) {
       };
       EXPECT_TRUE(close(forward(host_kernels()), forward(reference_kernels()), 0));
       EXPECT_TRUE(close(backward(host_kernels()), backward(reference_kernels()), tolerance(dtype, s.factor * s.factor)));
-      if (dtype == Dtype::f32)
+      if (dtype == Dtype::f32) {
         EXPECT_NEAR(inner_product(forward(host_kernels()), dy), inner_product(x, backward(host_kernels())), 1e-4);
+      }
     }
 }
 
