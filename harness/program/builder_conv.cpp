@@ -24,10 +24,6 @@ std::int32_t GraphBuilder::add_matrix(std::string const& name, std::int64_t rows
   return add_parameter(std::move(p));
 }
 
-TensorRef GraphBuilder::temporary(std::string const& name, std::int64_t rows, std::int64_t cols) {
-  return {new_tensor(qualified(name), TensorRole::temporary, program_.precision, rows, cols), 0, 0};
-}
-
 TensorRef GraphBuilder::weight_ref(std::int32_t parameter) const {
   if (parameter < 0) return {};
   return {program_.parameters[static_cast<std::size_t>(parameter)].weight, 0, 0};

@@ -343,7 +343,6 @@ class GraphBuilder {
   Value batch_norm(Value x, std::string const& name, std::string const& label);
   Value silu(Value x, std::string const& label);
   std::int32_t add_matrix(std::string const& name, std::int64_t rows, std::int64_t cols);
-  TensorRef temporary(std::string const& name, std::int64_t rows, std::int64_t cols);
   TensorRef weight_ref(std::int32_t parameter) const;
   TensorRef gradient_ref(std::int32_t parameter) const;
   void rotate(TensorRef heads, std::int64_t stride, bool inverse);
