@@ -174,6 +174,9 @@ std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfi
     for (auto const& [name, value] : {std::pair{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}})
       if (value > 1)
         reasons.push_back(fmt::format("{}: {} given, {} is cut over data only; legal: 1", name, value, model.name));
+    if (p.zero_stage == 3 && p.dp > 1)
+      reasons.push_back(fmt::format("zero: 3 given, layers of {} read one another's outputs far apart; legal: 0, 1, 2",
+                                    model.name));
     add_states(p, reasons);
     return reasons;
   }

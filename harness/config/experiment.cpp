@@ -82,7 +82,10 @@ void check_seq(Experiment const& e, Reasons& reasons) {
   ModelConfig const& model = e.model;
   ParallelConfig const& p = e.parallel;
   if (model.yolo) {
-    if (e.seq != 1) reasons.push_back(fmt::format("seq: {} given, {} has no tokens; legal: 1 (size: --image-size)", e.seq, model.name));
+    if (e.seq != 1)
+      reasons.push_back(
+          fmt::format("seq: {} given, {} has no tokens; legal: 1 (size: --image-size)", e.seq, model.name));
+    if (e.dropout > 0) reasons.push_back(fmt::format("dropout: {} given, {} has none; legal: 0", e.dropout, model.name));
     return;
   }
   if (model.vision && e.seq != model.vision_tokens())

@@ -242,7 +242,7 @@ Value GraphBuilder::attend(Value qk, Value v, std::int64_t heads, std::string co
   s.value_dim = state(v).cols / heads;
   s.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
   s.mask = AttentionMask::none;
-  s.visible_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k);
+  s.full_pairs = s.visible_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k);
   std::int64_t const rows = state(v).rows, cols = state(v).cols, stride = state(qk).cols;
   auto const half = [stride](TensorRef whole, bool keys) {
     return TensorRef{whole.id, whole.offset + (keys ? stride / 2 : 0), stride};

@@ -66,11 +66,6 @@ void refuse_what_has_no_lowering(Experiment const& e) {
         fmt::format("shard-ranks: {} has no lowering for experts (allowed: dp={})", c.shard_ranks, c.dp));
   if (c.zero_stage == 3 && c.pp > 1)
     throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
-  if (e.model.yolo && e.dropout > 0)
-    throw IllegalConfig(fmt::format("dropout: {} with {} has no lowering (allowed: 0)", e.dropout, e.model.name));
-  if (e.model.yolo && c.zero_stage == 3 && c.dp > 1)
-    throw IllegalConfig(fmt::format("zero: 3 with {} has no lowering (allowed: 0, 1, 2): its layers read one another's "
-                                    "outputs far apart", e.model.name));
   if (e.model.vision && c.cp > 1 && e.scope == Scope::model)
     throw IllegalConfig(fmt::format("cp: {} with an image has no lowering (allowed: 1, or scope layer)", c.cp));
   if (e.model.tied_embeddings &&

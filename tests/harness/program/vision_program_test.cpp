@@ -52,6 +52,7 @@ TEST(VisionProgram, ADetectorDoesThreeTimesItsForwardWork) {
     std::int64_t const stem = yolo_blocks(config).front().convs.front().flops();
     double const expected = 2.0 * static_cast<double>(3 * yolo_flops(config, true) - stem);
     EXPECT_NEAR(counted(lower(e, 0)).model_flops / expected, 1, 1e-12) << name;
+    EXPECT_NEAR(counted(lower(e, 0)).model_flops_full / expected, 1, 1e-12) << name;
   }
 }
 

@@ -37,7 +37,9 @@ TEST(MaxPool, HostEqualsReference) {
       EXPECT_EQ(host.taps, reference.taps);
       if (window.batch == 0) continue;
       Tensor const dx = host.backward(host_kernels()), expected = reference.backward(reference_kernels());
-      for (std::int64_t i = 0; i < dx.count(); ++i) EXPECT_NEAR(dx.at(i), expected.at(i), 0.1 * tolerance(dtype, 100)) << i;
+      // Most elements are no maximum and exactly zero, which close() takes for no evidence.
+      for (std::int64_t i = 0; i < dx.count(); ++i)
+        EXPECT_NEAR(dx.at(i), expected.at(i), tolerance(dtype, window.taps()) * std::abs(expected.at(i))) << i;
     }
 }
 
