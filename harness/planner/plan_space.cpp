@@ -29,9 +29,8 @@ bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microba
   std::int64_t pieces = static_cast<std::int64_t>(c.pp) * c.vpp;
   if (c.schedule == ScheduleKind::zb_v) pieces = 2L * c.pp;
   if (pieces > layers) return false;
-  if (c.schedule == ScheduleKind::dualpipe && 2L * c.pp > layers * 2) return false;
   if (c.schedule == ScheduleKind::interleaved && microbatches % c.pp != 0) return false;
-  return !even_stages(c.schedule) || (c.pp % 2 == 0 && microbatches % 2 == 0 && microbatches >= c.pp);
+  return !even_stages(c.schedule) || (c.pp % 2 == 0 && microbatches % 2 == 0 && microbatches >= 2L * c.pp);
 }
 
 /// Walks the axes that decide the costs of a layer, then those that only arrange layers.

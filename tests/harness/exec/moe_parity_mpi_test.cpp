@@ -89,7 +89,7 @@ TEST(MoeParity, OtherSchedules) {
     p.schedule = schedule;
     if (schedule == ScheduleKind::interleaved) p.vpp = 2;
     Experiment e = learned(small_mixtral(4), p);
-    e.global_batch = 2 * world().size();
+    e.global_batch = 4 * world().size();
     resolve(e);
     expect_parity(e);
   }
