@@ -85,10 +85,9 @@ TEST(MoeParity, TokensBeyondTheCapacityAreDroppedAlike) {
 TEST(MoeParity, OtherSchedules) {
   if (world().size() < 4) return;
   for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
-    ParallelConfig p = expert_cut(world().size() / 2, 1, 2, 2);
-    p.schedule = schedule;
-    if (schedule == ScheduleKind::interleaved) p.vpp = 2;
-    Experiment e = learned(small_mixtral(4), p);
+    Experiment e = learned(small_mixtral(4), expert_cut(world().size() / 2, 1, 2, 2));
+    e.parallel.schedule = schedule;
+    if (schedule == ScheduleKind::interleaved) e.parallel.vpp = 2;
     e.global_batch = 4 * world().size();
     resolve(e);
     expect_parity(e);
