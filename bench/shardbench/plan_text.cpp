@@ -134,9 +134,24 @@ std::string megatron_flags(Experiment const& e) {
                         p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
   if (p.recompute == Recompute::full) text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
   if (p.recompute == Recompute::selective) text += " --recompute-granularity selective";
+  if (splits_backward(p.schedule)) text += fmt::format(" [no flag for schedule {}]", to_string(p.schedule));
   return text + fmt::format(" --micro-batch-size {} --global-batch-size {} --seq-length {}{}", e.micro_batch,
                             e.global_batch, e.seq, e.precision == Dtype::bf16 ? " --bf16" : "");
 }
+
+namespace {
+
+std::string torchtitan_schedule(ScheduleKind kind) {
+  std::string_view name;
+  if (kind == ScheduleKind::gpipe) name = "GPipe";
+  if (kind == ScheduleKind::one_f_one_b) name = "1F1B";
+  if (kind == ScheduleKind::interleaved) name = "Interleaved1F1B";
+  if (kind == ScheduleKind::zb_v) name = "ZBVZeroBubble";
+  return name.empty() ? fmt::format("[no option for schedule {}]", to_string(kind))
+                      : fmt::format("--parallelism.pipeline_parallel_schedule {}", name);
+}
+
+}  // namespace
 
 std::string torchtitan_flags(Experiment const& e) {
   ParallelConfig const& p = e.parallel;
@@ -145,12 +160,7 @@ std::string torchtitan_flags(Experiment const& e) {
                             : fmt::format(" --parallelism.data_parallel_replicate_degree {}", p.dp);
   if (p.cp > 1) text += fmt::format(" --parallelism.context_parallel_degree {}", p.cp);
   if (p.ep > 1) text += fmt::format(" --parallelism.expert_parallel_degree {}", p.ep);
-  std::string_view const schedule = p.schedule == ScheduleKind::interleaved ? "Interleaved1F1B"
-                                    : p.schedule == ScheduleKind::zb_v      ? "ZBVZeroBubble"
-                                    : p.schedule == ScheduleKind::gpipe     ? "GPipe"
-                                    : p.schedule == ScheduleKind::dualpipe  ? "DualPipeV"
-                                                                            : "1F1B";
-  if (p.pp > 1) text += fmt::format(" --parallelism.pipeline_parallel_schedule {}", schedule);
+  if (p.pp > 1) text += " " + torchtitan_schedule(p.schedule);
   return text + fmt::format(" --training.local_batch_size {} --training.global_batch_size {} --training.seq_len {}",
                             e.micro_batch, e.global_batch, e.seq);
 }
