@@ -214,7 +214,8 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
     need[tp_axis] = Replicate{};
   if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
   bool const chunked = overlap_chunks_ > 1 && (is_shard(placement, 0) || (is_shard(placement, 1) && joins_block(spec)));
-  auto const [weight, bias] = linear_weights(spec, placement);  // first: it is what names an impossible cut
+  auto const weights = linear_weights(spec, placement);  // first: it is what names an impossible cut
+  std::int32_t const weight = weights.first, bias = weights.second;  // clang 14 captures no structured binding
   // Where the gather is cut in pieces, the pieces are gathered between the products.
   if (!chunked || !gathers_rows(x, placement)) x = redistribute(x, need, spec.name + ".input");
   if (chunked) return overlapped_linear(x, spec, placement, weight, bias);
