@@ -20,58 +20,64 @@
 
 namespace shardbench {
 
+/// Every operation by name and arguments: the one list that all back ends are declared and filled from.
+#define SHARDBENCH_EACH_KERNEL(X) \
+  X(gemm, GemmArgs) \
+  X(grouped_gemm, GroupedGemmArgs) \
+  X(attention_forward, AttentionForwardArgs) \
+  X(attention_backward, AttentionBackwardArgs) \
+  X(attention_merge, AttentionMergeArgs) \
+  X(norm_forward, NormForwardArgs) \
+  X(norm_backward, NormBackwardArgs) \
+  X(im2col, Im2colArgs) \
+  X(col2im, Col2imArgs) \
+  X(depthwise_forward, DepthwiseForwardArgs) \
+  X(depthwise_backward, DepthwiseBackwardArgs) \
+  X(batch_norm_forward, BatchNormForwardArgs) \
+  X(batch_norm_backward, BatchNormBackwardArgs) \
+  X(max_pool_forward, MaxPoolForwardArgs) \
+  X(max_pool_backward, MaxPoolBackwardArgs) \
+  X(upsample_forward, UpsampleForwardArgs) \
+  X(upsample_backward, UpsampleBackwardArgs) \
+  X(pool_rows_forward, PoolRowsForwardArgs) \
+  X(pool_rows_backward, PoolRowsBackwardArgs) \
+  X(rope, RopeArgs) \
+  X(activation_forward, ActivationForwardArgs) \
+  X(activation_backward, ActivationBackwardArgs) \
+  X(embedding_forward, EmbeddingForwardArgs) \
+  X(embedding_backward, EmbeddingBackwardArgs) \
+  X(cross_entropy_max, CrossEntropyMaxArgs) \
+  X(cross_entropy_sum, CrossEntropySumArgs) \
+  X(cross_entropy_loss, CrossEntropyLossArgs) \
+  X(cross_entropy_backward, CrossEntropyBackwardArgs) \
+  X(adamw, AdamWArgs) \
+  X(add, AddArgs) \
+  X(column_sum, ColumnSumArgs) \
+  X(copy_block, CopyBlockArgs) \
+  X(square_sum, SquareSumArgs) \
+  X(scale, ScaleArgs) \
+  X(router_forward, RouterForwardArgs) \
+  X(router_backward, RouterBackwardArgs) \
+  X(expert_rows, ExpertRowsArgs) \
+  X(source_rows, SourceRowsArgs) \
+  X(permute, PermuteArgs) \
+  X(unpermute, UnpermuteArgs) \
+  X(combine_weights, CombineWeightsArgs) \
+  X(join_keys, JoinKeysArgs) \
+  X(split_keys, SplitKeysArgs) \
+  X(best_token, BestTokenArgs) \
+  X(pick_token, PickTokenArgs) \
+  X(dropout, DropoutArgs) \
+  X(clip_factor, ClipFactorArgs)
+
 /// Every operation of one back end. Pointers are device pointers; a call enqueues on `stream` and may return early.
 /// Zero-sized arguments are legal and do nothing.
 struct KernelSet {
   std::string_view name;              ///< "host", "reference", "cuda"
   std::string_view attention_kernel;  ///< what attention runs, for the report column
-  void (*gemm)(Stream&, GemmArgs const&);
-  void (*grouped_gemm)(Stream&, GroupedGemmArgs const&);
-  void (*attention_forward)(Stream&, AttentionForwardArgs const&);
-  void (*attention_backward)(Stream&, AttentionBackwardArgs const&);
-  void (*attention_merge)(Stream&, AttentionMergeArgs const&);
-  void (*norm_forward)(Stream&, NormForwardArgs const&);
-  void (*norm_backward)(Stream&, NormBackwardArgs const&);
-  void (*im2col)(Stream&, Im2colArgs const&);
-  void (*col2im)(Stream&, Col2imArgs const&);
-  void (*depthwise_forward)(Stream&, DepthwiseForwardArgs const&);
-  void (*depthwise_backward)(Stream&, DepthwiseBackwardArgs const&);
-  void (*batch_norm_forward)(Stream&, BatchNormForwardArgs const&);
-  void (*batch_norm_backward)(Stream&, BatchNormBackwardArgs const&);
-  void (*max_pool_forward)(Stream&, MaxPoolForwardArgs const&);
-  void (*max_pool_backward)(Stream&, MaxPoolBackwardArgs const&);
-  void (*upsample_forward)(Stream&, UpsampleForwardArgs const&);
-  void (*upsample_backward)(Stream&, UpsampleBackwardArgs const&);
-  void (*pool_rows_forward)(Stream&, PoolRowsForwardArgs const&);
-  void (*pool_rows_backward)(Stream&, PoolRowsBackwardArgs const&);
-  void (*rope)(Stream&, RopeArgs const&);
-  void (*activation_forward)(Stream&, ActivationForwardArgs const&);
-  void (*activation_backward)(Stream&, ActivationBackwardArgs const&);
-  void (*embedding_forward)(Stream&, EmbeddingForwardArgs const&);
-  void (*embedding_backward)(Stream&, EmbeddingBackwardArgs const&);
-  void (*cross_entropy_max)(Stream&, CrossEntropyMaxArgs const&);
-  void (*cross_entropy_sum)(Stream&, CrossEntropySumArgs const&);
-  void (*cross_entropy_loss)(Stream&, CrossEntropyLossArgs const&);
-  void (*cross_entropy_backward)(Stream&, CrossEntropyBackwardArgs const&);
-  void (*adamw)(Stream&, AdamWArgs const&);
-  void (*add)(Stream&, AddArgs const&);
-  void (*column_sum)(Stream&, ColumnSumArgs const&);
-  void (*copy_block)(Stream&, CopyBlockArgs const&);
-  void (*square_sum)(Stream&, SquareSumArgs const&);
-  void (*scale)(Stream&, ScaleArgs const&);
-  void (*router_forward)(Stream&, RouterForwardArgs const&);
-  void (*router_backward)(Stream&, RouterBackwardArgs const&);
-  void (*expert_rows)(Stream&, ExpertRowsArgs const&);
-  void (*source_rows)(Stream&, SourceRowsArgs const&);
-  void (*permute)(Stream&, PermuteArgs const&);
-  void (*unpermute)(Stream&, UnpermuteArgs const&);
-  void (*combine_weights)(Stream&, CombineWeightsArgs const&);
-  void (*join_keys)(Stream&, JoinKeysArgs const&);
-  void (*split_keys)(Stream&, SplitKeysArgs const&);
-  void (*best_token)(Stream&, BestTokenArgs const&);
-  void (*pick_token)(Stream&, PickTokenArgs const&);
-  void (*dropout)(Stream&, DropoutArgs const&);
-  void (*clip_factor)(Stream&, ClipFactorArgs const&);
+#define SHARDBENCH_MEMBER(name, Args) void (*name)(Stream&, Args const&);
+  SHARDBENCH_EACH_KERNEL(SHARDBENCH_MEMBER)
+#undef SHARDBENCH_MEMBER
 };
 
 /// Vectorised CPU kernels; GEMM goes to the CPU BLAS.

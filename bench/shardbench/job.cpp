@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <sstream>
 
 #include "harness/comm/launch_env.hpp"
@@ -36,8 +35,7 @@ Job::Job() {
     world_ = make_self_communicator();
   }
   handle_ = DeviceHandle::open(DeviceKind::cpu, 0);
-  host_ = make_host_device();
-  stream_ = host_->make_stream(StreamKind::compute);
+  agreement_.emplace(*world_);
   ranks_on_device_ = std::min(local_size(), world_->size());
 }
 
@@ -110,50 +108,6 @@ void Job::open(Setup const& next) {
     if (talks) device_world_ = handle_->connect(*world_, collective_timeout_seconds);
   }
   setup_ = next;
-}
-
-double Job::sum(double value) {
-  world_->all_reduce({&value, 1, Dtype::f64}, ReduceOp::sum, *stream_);
-  return value;
-}
-
-double Job::maximum(double value) {
-  world_->all_reduce({&value, 1, Dtype::f64}, ReduceOp::max, *stream_);
-  return value;
-}
-
-std::string Job::agree(std::string const& text) {
-  double speaker = text.empty() ? -HUGE_VAL : -static_cast<double>(world_->rank());
-  world_->all_reduce({&speaker, 1, Dtype::f64}, ReduceOp::max, *stream_);
-  if (speaker == -HUGE_VAL) return {};
-  std::string common = text;
-  common.resize(400, ' ');
-  world_->broadcast({common.data(), common.size(), Dtype::u8}, static_cast<int>(-speaker), *stream_);
-  common.erase(common.find_last_not_of(' ') + 1);
-  return common;
-}
-
-std::string Job::from_first(std::string const& text) {
-  double size = static_cast<double>(text.size());
-  world_->broadcast({&size, 1, Dtype::f64}, 0, *stream_);
-  std::string common = text;
-  common.resize(static_cast<std::size_t>(size));
-  if (!common.empty()) world_->broadcast({common.data(), common.size(), Dtype::u8}, 0, *stream_);
-  return common;
-}
-
-std::vector<std::string> Job::gather(std::string const& text) {
-  double longest = static_cast<double>(text.size());
-  world_->all_reduce({&longest, 1, Dtype::f64}, ReduceOp::max, *stream_);
-  auto const width = static_cast<std::size_t>(longest) + 1;
-  std::string mine = text;
-  mine.resize(width, '\0');
-  auto const ranks = static_cast<std::size_t>(world_->size());
-  std::string all(width * ranks, '\0');
-  world_->all_gather({mine.data(), width, Dtype::u8}, {all.data(), all.size(), Dtype::u8}, *stream_);
-  std::vector<std::string> texts;
-  for (std::size_t r = 0; r < ranks; ++r) texts.emplace_back(all.c_str() + r * width);
-  return texts;
 }
 
 NcclOptions nccl_options_of(Experiment const& e) {

@@ -8,6 +8,7 @@
 #include "harness/comm/gpu_placement.hpp"
 #include "harness/comm/nccl_options.hpp"
 #include "harness/config/experiment.hpp"
+#include "harness/exec/agreement.hpp"
 #include "harness/exec/devices.hpp"
 
 namespace shardbench {
@@ -33,13 +34,13 @@ class Job {
   int ranks_on_device() const { return ranks_on_device_; }
   bool first() { return world_->rank() == 0; }
   /// The text of the lowest rank that has one, on every rank, cut at 400 bytes. Collective.
-  std::string agree(std::string const& text);
+  std::string agree(std::string const& text) { return agreement_->first_text(text); }
   /// Rank 0's text on every rank. Collective.
-  std::string from_first(std::string const& text);
+  std::string from_first(std::string const& text) { return agreement_->from_first(text); }
   /// Every rank's text, in rank order, on every rank. Collective.
-  std::vector<std::string> gather(std::string const& text);
-  double sum(double value);
-  double maximum(double value);
+  std::vector<std::string> gather(std::string const& text) { return agreement_->gather(text); }
+  double sum(double value) { return agreement_->sum(value); }
+  double maximum(double value) { return agreement_->maximum(value); }
 
  private:
   /// What use() has opened.
@@ -56,13 +57,12 @@ class Job {
 
   std::optional<MpiProcess> mpi_;  // outlives the communicator
   std::unique_ptr<Communicator> world_;
+  std::optional<Agreement> agreement_;  ///< over world_
   std::optional<DeviceHandle> handle_;
   Setup setup_;
   std::optional<Setup> nccl_setup_;  ///< with which NCCL was started in this process
   int ranks_on_device_ = 1;
   std::unique_ptr<Communicator> device_world_;  // before the device goes
-  std::unique_ptr<Device> host_;
-  std::unique_ptr<Stream> stream_;
 };
 
 /// The options that an experiment has for NCCL.

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "bench/shardbench/commands.hpp"
@@ -9,6 +8,7 @@
 #include "bench/shardbench/plan_text.hpp"
 #include "bench/shardbench/simulated_row.hpp"
 #include "bench/shardbench/text.hpp"
+#include "harness/config/field_text.hpp"
 #include "harness/planner/goodput.hpp"
 #include "harness/planner/plan.hpp"
 #include "harness/report/columns.hpp"
@@ -17,36 +17,24 @@
 namespace shardbench {
 namespace {
 
-/// A positive number with an optional suffix from `suffixes` ("KMBT" for tokens).
-double quantity(std::string_view flag, std::string const& text, std::string_view suffixes, double step) {
-  double value = 0;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string_view const rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  std::size_t const at = rest.size() == 1 ? suffixes.find(rest[0]) : std::string_view::npos;
-  bool const plain = rest.empty();
-  if (error != std::errc{} || !(value > 0) || !std::isfinite(value) || (!plain && at == std::string_view::npos))
-    throw InputError(fmt::format("--{}: '{}'; allowed: a number above 0{}", flag, text,
-                                 suffixes.empty() ? "" : fmt::format(", with one of {} behind it or not", suffixes)));
-  return plain ? value : value * std::pow(step, static_cast<double>(at) + 1);
+double option_or(Arguments const& a, std::string const& flag, double least, double most, double otherwise) {
+  return a.has(flag) ? parse_number(flag, a.option(flag), least, most) : otherwise;
 }
 
-double option_or(Arguments const& a, std::string const& flag, double otherwise, std::string_view suffixes = "") {
-  return a.has(flag) ? quantity(flag, a.option(flag), suffixes, 1000) : otherwise;
+/// "15.6T": a number with K, M, B or T (powers of 1000) behind it or not.
+double token_count(std::string_view text) {
+  std::size_t const power = text.empty() ? text.npos : std::string_view("KMBT").find(text.back());
+  if (power != text.npos) text.remove_suffix(1);
+  return parse_number("tokens", text, 0.001, 1e18) * (power == text.npos ? 1 : std::pow(1000, power + 1));
 }
 
-std::int64_t whole(std::string_view flag, std::string const& text) {
-  std::int64_t value = 0;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > (1 << 24))
-    throw InputError(fmt::format("--{}: '{}'; allowed: an integer from 1 to 16777216, or FROM..TO", flag, text));
-  return value;
-}
+std::int64_t device_count(std::string_view text) { return parse_integer("gpus", text, 1, std::int64_t{1} << 24); }
 
 /// "1024" or "1024..16384": each power of two times the first, up to the last.
 std::vector<std::int64_t> device_counts(std::string const& text) {
   std::size_t const dots = text.find("..");
-  if (dots == std::string::npos) return {whole("gpus", text)};
-  std::int64_t const from = whole("gpus", text.substr(0, dots)), to = whole("gpus", text.substr(dots + 2));
+  if (dots == std::string::npos) return {device_count(text)};
+  std::int64_t const from = device_count(text.substr(0, dots)), to = device_count(text.substr(dots + 2));
   if (to < from) throw InputError(fmt::format("--gpus: '{}'; allowed: FROM..TO with FROM not above TO", text));
   std::vector<std::int64_t> counts;
   for (std::int64_t n = from; n <= to; n *= 2) counts.push_back(n);
@@ -93,16 +81,16 @@ struct Budget {
 
 Budget budget_of(Arguments const& a, CostModel const& model) {
   Budget b;
-  b.tokens = option_or(a, "tokens", 0, "KMBT");
+  if (a.has("tokens")) b.tokens = token_count(a.option("tokens"));
   if (a.has("deadline")) {
     std::string days = a.option("deadline");
     if (!days.empty() && days.back() == 'd') days.pop_back();
-    b.deadline_days = quantity("deadline", days, "", 1);
+    b.deadline_days = parse_number("deadline", days, 0.001, 1e6);
     if (b.tokens == 0) throw InputError("--deadline: needs --tokens, the length of the training run");
   }
   b.failures.mtbf_device_hours = model.system().mtbf_device_hours;
-  b.failures.checkpoint_s = option_or(a, "checkpoint-seconds", b.failures.checkpoint_s);
-  b.failures.restart_s = option_or(a, "restart-seconds", b.failures.restart_s);
+  b.failures.checkpoint_s = option_or(a, "checkpoint-seconds", 0, 1e6, b.failures.checkpoint_s);
+  b.failures.restart_s = option_or(a, "restart-seconds", 0, 1e6, b.failures.restart_s);
   return b;
 }
 
@@ -158,9 +146,9 @@ int plan_command(Arguments const& arguments) {
   if (!arguments.has("gpus")) throw InputError("--gpus: missing; a number of devices, or FROM..TO");
   CostModel const model(load_system(system), load_stack(stack));
   PlanOptions options;
-  options.top = static_cast<std::size_t>(arguments.has("top") ? whole("top", arguments.option("top")) : 5);
-  options.look_closer = std::max(options.look_closer, options.top);
-  options.memory_share = option_or(arguments, "max-memory", 100) / 100;
+  options.top = static_cast<std::size_t>(arguments.has("top") ? parse_integer("top", arguments.option("top"), 1, 1000) : 5);
+  options.simulated = std::max(options.simulated, options.top);
+  options.memory_share = option_or(arguments, "max-memory", 1, 100, 100) / 100;
   Budget const budget = budget_of(arguments, model);
   check_outputs(arguments.option("out"));
   bool const json = arguments.has("json");

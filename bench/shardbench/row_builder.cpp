@@ -13,34 +13,15 @@ namespace shardbench {
 namespace {
 
 /// Where the GPU's peak is known. Ranks that share one have none of their own.
-void set_utilization(ReportRow& row) {
+void set_gpu_utilization(ReportRow& row) {
   Experiment const& e = row.experiment;
   auto const peaks = gpu_peaks(row.device);
   double const peak = !peaks ? 0
                       : e.precision == Dtype::f32  ? peaks->fp32_tflops
                       : e.precision == Dtype::bf16 ? peaks->bf16_tflops
                                                    : peaks->fp8_tflops;
-  if (peak <= 0 || e.share_gpu) return;
-  row.peak_tflops = peak;
-  row.peak_source = peaks->source;
-  row.mfu_pct = 100 * *row.model_tflops_per_rank / peak;
-  row.hfu_pct = 100 * *row.hardware_tflops_per_rank / peak;
-}
-
-void set_rates(ReportRow& row, StepTotals const& totals) {
-  Experiment const& e = row.experiment;
-  double const seconds = 1e-3 * *row.step_ms_p50;
-  if (seconds <= 0) return;
-  double const samples = static_cast<double>(e.global_batch);
-  row.samples_per_s = samples / seconds;
-  bool const decodes = e.phase == PhaseKind::decode;
-  row.tokens_per_s = samples * (decodes ? 1.0 : static_cast<double>(e.seq)) / seconds;
-  if (decodes) row.tpot_ms = row.step_ms_p50;
-  if (e.phase == PhaseKind::prefill) row.ttft_ms = row.step_ms_p50;
-  row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
-  row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
-  row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;
-  set_utilization(row);
+  if (peak <= 0 || e.share_gpu || !row.model_tflops_per_rank) return;
+  set_utilization(row, peak, peaks->source);
 }
 
 void set_verdict(ReportRow& row, Measurement const& m) {
@@ -103,6 +84,7 @@ void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& tot
   for (std::size_t a = 0; a < axis_count; ++a)
     if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = m.payload_bytes[a];
   set_rates(row, totals);
+  set_gpu_utilization(row);
   set_verdict(row, m);
   set_state(row, m.state);
 }

@@ -9,20 +9,6 @@
 namespace shardbench {
 namespace {
 
-void set_rates(ReportRow& row, Prediction const& p, CostModel const& model, StepTotals const& totals) {
-  Experiment const& e = row.experiment;
-  double const seconds = 1e-3 * p.step_ms, samples = static_cast<double>(e.global_batch);
-  row.samples_per_s = samples / seconds;
-  row.tokens_per_s = samples * static_cast<double>(e.seq) / seconds;
-  row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
-  row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
-  row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;
-  row.peak_tflops = model.system().peak_tflops_of(e.precision);
-  row.peak_source = "system profile";
-  row.mfu_pct = 100 * *row.model_tflops_per_rank / *row.peak_tflops;
-  row.hfu_pct = 100 * *row.hardware_tflops_per_rank / *row.peak_tflops;
-}
-
 void set_memory(ReportRow& row, MemoryFit const& m) {
   row.parameter_bytes = m.parameter_bytes;
   row.gradient_bytes = m.gradient_bytes;
@@ -54,7 +40,8 @@ void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory
   row.optimizer_ms = p.optimizer_ms;
   for (std::size_t a = 0; a < axis_count; ++a)
     if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].payload_bytes;
-  set_rates(row, p, model, totals);
+  set_rates(row, totals);
+  set_utilization(row, model.system().peak_tflops_of(row.experiment.precision), "system profile");
   set_memory(row, memory);
 }
 

@@ -65,4 +65,26 @@ void set_totals(ReportRow& row, StepTotals const& totals) {
   row.flops_convention = row.experiment.model.causal ? "causal_halved" : "full";
 }
 
+void set_rates(ReportRow& row, StepTotals const& totals) {
+  Experiment const& e = row.experiment;
+  double const seconds = 1e-3 * *row.step_ms_p50;
+  if (seconds <= 0) return;
+  double const samples = static_cast<double>(e.global_batch);
+  row.samples_per_s = samples / seconds;
+  bool const decodes = e.phase == PhaseKind::decode;
+  row.tokens_per_s = samples * (decodes ? 1.0 : static_cast<double>(e.seq)) / seconds;
+  if (decodes) row.tpot_ms = row.step_ms_p50;
+  if (e.phase == PhaseKind::prefill) row.ttft_ms = row.step_ms_p50;
+  row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
+  row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
+  row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;
+}
+
+void set_utilization(ReportRow& row, double peak_tflops, std::string_view source) {
+  row.peak_tflops = peak_tflops;
+  row.peak_source = source;
+  row.mfu_pct = 100 * *row.model_tflops_per_rank / peak_tflops;
+  row.hfu_pct = 100 * *row.hardware_tflops_per_rank / peak_tflops;
+}
+
 }  // namespace shardbench

@@ -30,4 +30,10 @@ Lane lane_of(Axis axis);
 /// The columns that follow from counting: memory, wire bytes, FLOP convention.
 void set_totals(ReportRow& row, StepTotals const& totals);
 
+/// Rates of a row whose step_ms_p50 is there: a decoded step is a token of each sample, any other a whole sequence.
+void set_rates(ReportRow& row, StepTotals const& totals);
+
+/// MFU and HFU against a dense peak in TFLOP/s; set_rates comes first.
+void set_utilization(ReportRow& row, double peak_tflops, std::string_view source);
+
 }  // namespace shardbench

@@ -60,11 +60,12 @@ void check_batch(Experiment const& e, Reasons& reasons) {
 
 void check_schedule(Experiment const& e, Reasons& reasons) {
   std::int64_t const m = e.microbatches(), pp = e.parallel.pp;
+  if (microbatches_fit(e.parallel.schedule, pp, m)) return;
   std::string_view const name = to_string(e.parallel.schedule);
-  if (e.parallel.schedule == ScheduleKind::interleaved && m % pp != 0)
+  if (e.parallel.schedule == ScheduleKind::interleaved)
     reasons.push_back(fmt::format("schedule: {} microbatches are not a multiple of pp {} ({}); legal: multiples of {}",
                                   m, pp, name, pp));
-  if (e.parallel.schedule == ScheduleKind::dualpipe && (m % 2 != 0 || m < 2 * pp))
+  else
     reasons.push_back(
         fmt::format("schedule: {} microbatches given, {} needs an even number of at least 2*pp = {}", m, name, 2 * pp));
 }

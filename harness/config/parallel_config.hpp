@@ -48,6 +48,10 @@ std::int64_t model_chunks(ParallelConfig const& parallel);
 /// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here.
 std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfig const& parallel);
 
+/// Whether so many microbatches suit a schedule: interleaved takes multiples of pp, dualpipe even numbers of at least
+/// 2*pp, the others any.
+bool microbatches_fit(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
+
 /// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "harness/exec/agreement.hpp"
 #include "harness/exec/parity.hpp"
 #include "harness/program/lower.hpp"
 
@@ -19,10 +20,14 @@ class LogitComparison {
  public:
   LogitComparison(Runner& sharded, Runner* whole, StepProgram const& whole_program, Communicator& world,
                   ParityReport& report)
-      : sharded_(sharded), whole_(whole), whole_program_(whole_program), world_(world), report_(report) {
-    device_ = make_host_device();
-    stream_ = device_->make_stream(StreamKind::compute);
-  }
+      : sharded_(sharded),
+        whole_(whole),
+        whole_program_(whole_program),
+        world_(world),
+        report_(report),
+        agree_(world),
+        device_(make_host_device()),
+        stream_(device_->make_stream(StreamKind::compute)) {}
 
   void compare(std::int64_t position) {
     StepProgram const& p = sharded_.program();
@@ -38,9 +43,9 @@ class LogitComparison {
   /// Every rank learns the worst error and where it was.
   void agree() {
     double const worst = report_.max_rel_error;
-    report_.max_rel_error = report_.loss_error = reduce(worst);
-    report_.worst = text_of(report_.worst, worst == report_.max_rel_error);
-    report_.problem = text_of(report_.problem, !report_.problem.empty());
+    report_.max_rel_error = report_.loss_error = agree_.maximum(worst);
+    report_.worst = agree_.first_text(worst == report_.max_rel_error ? report_.worst : "");
+    report_.problem = agree_.first_text(report_.problem);
   }
 
  private:
@@ -78,26 +83,12 @@ class LogitComparison {
     report_.worst = fmt::format("{} at position {}", what, position);
   }
 
-  double reduce(double value) {
-    world_.all_reduce({&value, 1, Dtype::f64}, ReduceOp::max, *stream_);
-    return value;
-  }
-
-  /// The text of the lowest rank that has one.
-  std::string text_of(std::string text, bool have) {
-    double const rank = reduce(have ? -static_cast<double>(world_.rank()) : -HUGE_VAL);
-    if (rank == -HUGE_VAL) return {};
-    text.resize(200, ' ');
-    world_.broadcast({text.data(), text.size(), Dtype::u8}, static_cast<int>(-rank), *stream_);
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text;
-  }
-
   Runner& sharded_;
   Runner* whole_;
   StepProgram const& whole_program_;
   Communicator& world_;
   ParityReport& report_;
+  Agreement agree_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "harness/exec/agreement.hpp"
 #include "harness/program/lower.hpp"
 
 namespace shardbench {
@@ -12,25 +13,6 @@ namespace shardbench {
 namespace {
 
 constexpr int instrumented_iterations = 3;
-
-/// Small sums and maxima over the ranks of the job.
-class Agreement {
- public:
-  explicit Agreement(Communicator& world)
-      : world_(world), device_(make_host_device()), stream_(device_->make_stream(StreamKind::compute)) {}
-  double maximum(double value) { return reduce(value, ReduceOp::max); }
-  double mean(double value) { return reduce(value, ReduceOp::sum) / world_.size(); }
-  double sum(double value) { return reduce(value, ReduceOp::sum); }
-
- private:
-  double reduce(double value, ReduceOp op) {
-    world_.all_reduce({&value, 1, Dtype::f64}, op, *stream_);
-    return value;
-  }
-  Communicator& world_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-};
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();

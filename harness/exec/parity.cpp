@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "harness/exec/agreement.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
 
@@ -51,11 +52,10 @@ class Comparison {
         whole_program_(whole_program),
         world_(world),
         report_(report),
-        mine_(sections_of(sharded.program())) {
-    auto device = make_host_device();
-    stream_ = device->make_stream(StreamKind::compute);
-    device_ = std::move(device);
-  }
+        mine_(sections_of(sharded.program())),
+        agree_(world),
+        device_(make_host_device()),
+        stream_(device_->make_stream(StreamKind::compute)) {}
 
   /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
   void compare(Part part, bool adopt) {
@@ -78,22 +78,17 @@ class Comparison {
     if (adopt) write_all(own);
   }
 
-  double sum(double value) { return reduce(value, ReduceOp::sum); }
-  double maximum(double value) { return reduce(value, ReduceOp::max); }
-  double from_first(double value) {
-    world_.broadcast({&value, 1, Dtype::f64}, 0, *stream_);
-    return value;
-  }
+  Agreement& ranks() { return agree_; }
 
   /// Every rank learns the worst error and where it was.
   void agree() {
     double const worst = report_.max_rel_error;
-    report_.loss_error = maximum(report_.loss_error);
-    report_.gradient_error = maximum(report_.gradient_error);
-    report_.weight_error = maximum(report_.weight_error);
-    report_.max_rel_error = maximum(worst);
-    report_.worst = text_of(report_.worst, worst == report_.max_rel_error);
-    report_.problem = text_of(report_.problem, !report_.problem.empty());
+    report_.loss_error = agree_.maximum(report_.loss_error);
+    report_.gradient_error = agree_.maximum(report_.gradient_error);
+    report_.weight_error = agree_.maximum(report_.weight_error);
+    report_.max_rel_error = agree_.maximum(worst);
+    report_.worst = agree_.first_text(worst == report_.max_rel_error ? report_.worst : "");
+    report_.problem = agree_.first_text(report_.problem);
   }
 
  private:
@@ -157,7 +152,7 @@ class Comparison {
         squares += rms * rms * static_cast<double>(p.elements());
         count += static_cast<double>(p.elements());
       }
-    return from_first(count > 0 ? std::sqrt(squares / count) : 0);
+    return agree_.from_first(count > 0 ? std::sqrt(squares / count) : 0);
   }
 
   void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
@@ -217,39 +212,23 @@ class Comparison {
     report_.worst = fmt::format("{} of {}", part == Part::gradient ? "gradient" : "weight", key);
   }
 
-  double reduce(double value, ReduceOp op) {
-    world_.all_reduce({&value, 1, Dtype::f64}, op, *stream_);
-    return value;
-  }
-
-  /// The text of the lowest rank that has one.
-  std::string text_of(std::string text, bool have) {
-    double rank = have ? -static_cast<double>(world_.rank()) : -HUGE_VAL;
-    rank = reduce(rank, ReduceOp::max);
-    if (rank == -HUGE_VAL) return {};
-    text.resize(200, ' ');
-    world_.broadcast({text.data(), text.size(), Dtype::u8}, static_cast<int>(-rank), *stream_);
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text;
-  }
-
   Runner& sharded_;
   Runner* whole_;
   StepProgram const& whole_program_;
   Communicator& world_;
   ParityReport& report_;
   std::map<std::string, std::vector<SectionPlace>> mine_;
+  Agreement agree_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
 };
 
-void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, Communicator& world, ParityReport& report) {
+void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, ParityReport& report) {
   // Every tensor-parallel rank of the last stage has the whole loss of its samples; one of them speaks.
   StepProgram const& p = sharded.program();
   bool const speaks = p.coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
-  report.loss = comparison.sum(speaks ? sharded.local_loss() : 0);
-  report.reference_loss = comparison.from_first(whole ? whole->local_loss() : 0);
-  static_cast<void>(world);
+  report.loss = comparison.ranks().sum(speaks ? sharded.local_loss() : 0);
+  report.reference_loss = comparison.ranks().from_first(whole ? whole->local_loss() : 0);
   if (p.loss == no_tensor) return;
   double const error = std::abs(report.loss - report.reference_loss) / std::abs(report.reference_loss);
   report.loss_error = std::max(report.loss_error, std::isfinite(error) ? error : HUGE_VAL);
@@ -279,7 +258,7 @@ ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device&
     sharded.run_gradients();
     sharded.synchronize();
     if (reference) reference->run_gradients(), reference->synchronize();
-    compare_loss(comparison, sharded, reference, world, report);
+    compare_loss(comparison, sharded, reference, report);
     comparison.compare(Part::gradient, true);
     sharded.run_optimizer(step);
     sharded.synchronize();

@@ -66,7 +66,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   std::string problem;
   PlanCoster coster(request, model);
   double const allowed = allowed_bytes(model, options);
-  Fastest fastest(spare_factor * std::max(options.top, options.look_closer));
+  Fastest fastest(spare_factor * std::max(options.top, options.simulated));
   result.space = for_each_candidate(request, [&](Candidate const& c) {
     PlanCost const* const cost = coster.cost(c);
     if (!cost) {
@@ -91,7 +91,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   for (Screened const& s : fastest.kept()) {
     // Closed forms leave out what gets in each other's way: once they alone are slower than a simulated step, what
     // follows cannot win.
-    bool const enough = result.best.size() >= std::max(options.top, options.look_closer);
+    bool const enough = result.best.size() >= std::max(options.top, options.simulated);
     if (enough && s.cost.step_ms > best_ms) break;
     try {
       result.best.push_back(look_closer(request, model, s.candidate));
@@ -109,21 +109,6 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   }
   order(result.best, options.top);
   return result;
-}
-
-std::vector<PlannedPoint> plan_by_brute_force(PlanRequest const& request, CostModel const& model,
-                                              PlanOptions const& options) {
-  std::vector<PlannedPoint> points;
-  for_each_candidate(request, [&](Candidate const& c) {
-    try {
-      points.push_back(look_closer(request, model, c));
-    } catch (IllegalConfig const&) {
-      return;
-    }
-    if (points.back().memory.needed_bytes > allowed_bytes(model, options)) points.pop_back();
-  });
-  order(points, options.top);
-  return points;
 }
 
 }  // namespace shardbench

@@ -34,16 +34,12 @@ struct PlanResult {
 struct PlanOptions {
   std::size_t top = 5;           ///< points in the answer
   double memory_share = 1;       ///< of the device's memory that may be planned for
-  std::size_t look_closer = 12;  ///< candidates that are simulated, fastest by the closed forms first
+  std::size_t simulated = 12;  ///< candidates that are simulated at least, fastest by the closed forms first
 };
 
 /// Tries the whole space, keeps what fits in memory, simulates the fastest and orders them by simulated time. The same
 /// request gives the same answer. Throws InputError when the space is empty, naming the demands.
 PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options = {});
-
-/// The same search without any shortcut, for tests: every legal candidate is simulated.
-std::vector<PlannedPoint> plan_by_brute_force(PlanRequest const& request, CostModel const& model,
-                                              PlanOptions const& options);
 
 /// Simulates one candidate. Throws IllegalConfig when it has no program.
 PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Candidate const& candidate);

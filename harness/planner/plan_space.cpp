@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -14,13 +14,10 @@ namespace {
 constexpr std::int64_t context_parallel_from = 8192;  // tokens; below it activations of a sequence fit anywhere
 constexpr std::int32_t most_micro_batch = 16, most_chunks = 16;
 
-template <typename Number>
-void add_divisors(std::vector<std::int32_t>& values, Number of, std::int64_t limit) {
+void add_divisors(std::vector<std::int32_t>& values, std::int64_t of, std::int64_t limit) {
   for (std::int32_t d = 1; d <= limit && d <= of; ++d)
     if (of % d == 0) values.push_back(d);
 }
-
-bool even_stages(ScheduleKind kind) { return kind == ScheduleKind::dualpipe; }
 
 /// The schedule's rules on microbatches and stages (harness/config/experiment.cpp, cut_rules.cpp).
 bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microbatches) {
@@ -29,8 +26,8 @@ bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microba
   std::int64_t pieces = static_cast<std::int64_t>(c.pp) * c.vpp;
   if (c.schedule == ScheduleKind::zb_v) pieces = 2L * c.pp;
   if (pieces > layers) return false;
-  if (c.schedule == ScheduleKind::interleaved && microbatches % c.pp != 0) return false;
-  return !even_stages(c.schedule) || (c.pp % 2 == 0 && microbatches % 2 == 0 && microbatches >= 2L * c.pp);
+  if (c.schedule == ScheduleKind::dualpipe && c.pp % 2 != 0) return false;
+  return microbatches_fit(c.schedule, c.pp, microbatches);
 }
 
 /// Walks the axes that decide the costs of a layer, then those that only arrange layers.
@@ -132,81 +129,55 @@ std::vector<std::string> parts_of(std::string_view text) {
   return parts;
 }
 
-/// How the values of one axis are read and written.
-template <typename Value>
-using Reader = std::function<std::optional<Value>(std::string const&)>;
-
-template <typename Value>
-Reader<Value> number_reader(std::int64_t least, std::int64_t most) {
-  return [=](std::string const& text) -> std::optional<Value> {
-    std::int64_t value = 0;
-    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) return {};
-    return static_cast<Value>(value);
-  };
-}
-
-template <typename Kind>
-Reader<Kind> kind_reader() {
-  return [](std::string const& text) -> std::optional<Kind> {
-    for (int i = 0; i < static_cast<int>(Kind::size_); ++i)
-      if (to_string(static_cast<Kind>(i)) == text) return static_cast<Kind>(i);
-    return {};
-  };
-}
-
-std::optional<bool> read_switch(std::string const& text) {
-  if (text == "true") return true;
-  if (text == "false") return false;
-  return {};
-}
-
-std::optional<bool> read_overlap(std::string const& text) {
-  if (text == "chunked") return true;
-  if (text == "none") return false;
-  return {};
-}
-
-/// Calls `with(values, reader, allowed)` for the axis of that name; false when there is none.
+/// Calls `with(values, value_of)` for the axis of that name; false when there is none. `value_of` takes the value from
+/// an experiment whose field of the same name was set.
 template <typename With>
 bool with_axis(PlanAxes& a, std::string_view name, With&& with) {
-  std::pair<std::string_view, std::vector<std::int32_t>*> const degrees[] = {
-      {"tp", &a.tp}, {"cp", &a.cp},   {"ep", &a.ep},   {"etp", &a.etp},
-      {"pp", &a.pp}, {"vpp", &a.vpp}, {"dp", &a.dp}, {"micro-batch", &a.micro_batch}};
-  for (auto const& [axis, values] : degrees)
-    if (axis == name) return with(*values, number_reader<std::int32_t>(1, 1 << 24), "integers >= 1"), true;
-  if (name == "zero") return with(a.zero_stage, number_reader<std::int8_t>(0, 3), "0, 1, 2, 3"), true;
-  if (name == "sequence-parallel")
-    return with(a.sequence_parallel, Reader<bool>(read_switch), "true, false"), true;
-  if (name == "tp-overlap") return with(a.tp_overlap, Reader<bool>(read_overlap), "none, chunked"), true;
-  if (name == "recompute") return with(a.recompute, kind_reader<Recompute>(), "none, selective, full"), true;
-  if (name == "schedule")
-    return with(a.schedule, kind_reader<ScheduleKind>(), "gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe"), true;
-  return false;
+  auto const degree = [&](std::string_view axis, std::vector<std::int32_t>& values, auto member) {
+    if (axis != name) return false;
+    with(values, [member](Experiment const& e) { return static_cast<std::int32_t>(e.parallel.*member); });
+    return true;
+  };
+  if (degree("tp", a.tp, &ParallelConfig::tp) || degree("cp", a.cp, &ParallelConfig::cp) ||
+      degree("ep", a.ep, &ParallelConfig::ep) || degree("etp", a.etp, &ParallelConfig::etp) ||
+      degree("pp", a.pp, &ParallelConfig::pp) || degree("vpp", a.vpp, &ParallelConfig::vpp) ||
+      degree("dp", a.dp, &ParallelConfig::dp))
+    return true;
+  if (name == "micro-batch")
+    with(a.micro_batch, [](Experiment const& e) { return static_cast<std::int32_t>(e.micro_batch); });
+  else if (name == "zero")
+    with(a.zero_stage, [](Experiment const& e) { return static_cast<std::int8_t>(e.parallel.zero_stage); });
+  else if (name == "sequence-parallel")
+    with(a.sequence_parallel, [](Experiment const& e) { return e.parallel.sequence_parallel; });
+  else if (name == "tp-overlap")
+    with(a.tp_overlap, [](Experiment const& e) { return e.parallel.tp_overlap == "chunked"; });
+  else if (name == "recompute")
+    with(a.recompute, [](Experiment const& e) { return e.parallel.recompute; });
+  else if (name == "schedule")
+    with(a.schedule, [](Experiment const& e) { return e.parallel.schedule; });
+  else
+    return false;
+  return true;
 }
 
-/// Applies a "name=value|value" demand; `apply(values, listed)` changes the axis.
+/// Applies a "name=value|value" demand, values as the flags of `run` take them; `apply(values, listed)` changes the axis.
 template <typename Apply>
 void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, Apply&& apply) {
   std::size_t const equals = demand.find('=');
   std::string_view const name = demand.substr(0, equals);
-  bool const known = equals != std::string_view::npos &&
-                     with_axis(axes, name, [&]<typename Value>(std::vector<Value>& values, Reader<Value> const& read,
-                                                               std::string_view allowed) {
-                       std::vector<Value> listed;
-                       for (std::string const& part : parts_of(demand.substr(equals + 1))) {
-                         std::optional<Value> const value = read(part);
-                         if (!value)
-                           throw InputError(fmt::format("--{}: {}: '{}' is no value of {}; allowed: {}", flag, demand,
-                                                        part, name, allowed));
-                         listed.push_back(*value);
-                       }
-                       apply(values, listed);
-                     });
-  if (!known)
-    throw InputError(fmt::format("--{}: '{}': allowed: AXIS=VALUE or AXIS=VALUE|VALUE with AXIS one of tp, cp, ep, etp, "
+  auto const read = [&]<typename Value, typename Get>(std::vector<Value>& values, Get const& value_of) {
+    std::vector<Value> listed;
+    for (std::string const& part : parts_of(demand.substr(equals + 1))) {
+      Experiment named;
+      set_field(named, name, part);
+      listed.push_back(value_of(named));
+    }
+    apply(values, listed);
+  };
+  if (equals == std::string_view::npos || !with_axis(axes, name, read))
+    throw InputError(fmt::format("--{}: {}: allowed: AXIS=VALUE or AXIS=VALUE|VALUE with AXIS one of tp, cp, ep, etp, "
                                  "pp, vpp, dp, micro-batch, zero, sequence-parallel, tp-overlap, recompute, schedule",
-                                 flag, demand));
+                                 flag, in_quotes(demand)));
 }
 
 }  // namespace

@@ -26,6 +26,15 @@ class Simulate(CliTest):
         self.assertAlmostEqual(row["tokens_per_s"], 2048 * 8192 / row["step_ms_p50"] * 1e3, delta=1)
         self.assertAlmostEqual(row["mfu_pct"], 100 * row["model_tflops_per_rank"] / 989.4, places=6)
 
+    def test_a_decoded_step_is_a_token_of_each_sample(self):
+        words = ["--model", "gpt2", "--micro-batch", "4", "--global-batch", "4", "--system", "h100-sxm", "--json"]
+        (decode,) = json.loads(self.call("simulate", *words, "--phase", "decode", "--context", "128"))
+        self.assertAlmostEqual(decode["tokens_per_s"], 4e3 / decode["step_ms_p50"], places=6)
+        self.assertEqual(decode["tpot_ms"], decode["step_ms_p50"])
+        (prefill,) = json.loads(self.call("simulate", *words, "--phase", "prefill", "--seq", "128"))
+        self.assertAlmostEqual(prefill["tokens_per_s"], 4 * 128e3 / prefill["step_ms_p50"], delta=1e-6 * prefill["tokens_per_s"])
+        self.assertEqual(prefill["ttft_ms"], prefill["step_ms_p50"])
+
     def test_names_are_checked(self):
         for words, say in ((["--system", "h100-sx"], "did you mean h100-sxm?"), ([], "--system: missing"),
                            (["--system", "h100-sxm", "--stack", "none"], "shipped: ")):

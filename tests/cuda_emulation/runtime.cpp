@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -20,12 +19,13 @@
 #include "order_checker.hpp"
 
 namespace emulation {
-namespace {
 
 int from_environment(char const* name) {
   char const* text = std::getenv(name);
   return text ? std::atoi(text) : 0;
 }
+
+namespace {
 
 struct Settings {
   std::atomic<unsigned> delay_seed{static_cast<unsigned>(from_environment("SHARDBENCH_EMU_DELAY_SEED"))};
@@ -218,67 +218,6 @@ cudaError_t launch_kernel(cudaLaunchConfig_t const& config, std::function<void()
 
 }  // namespace emulation
 
-char const* cudaGetErrorName(cudaError_t code) {
-  switch (code) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration:
-      return "cudaErrorInvalidConfiguration";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case cudaErrorNotReady:
-      return "cudaErrorNotReady";
-    case cudaErrorIllegalAddress:
-      return "cudaErrorIllegalAddress";
-    case cudaErrorLaunchFailure:
-      return "cudaErrorLaunchFailure";
-  }
-  return "unknown";
-}
-
-char const* cudaGetErrorString(cudaError_t) { return "reported by the emulated GPU"; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-
-namespace {
-
-/// GPUs of this machine. Each process has the memory of its own GPU; a number only says which one it took.
-int gpu_count() {
-  constexpr int usual = 8;
-  static int const asked = from_environment("SHARDBENCH_EMU_GPUS");
-  return asked > 0 ? asked : usual;
-}
-
-}  // namespace
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = gpu_count();
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  *properties = {};
-  properties->uuid.bytes[0] = static_cast<char>(device);
-  std::strcpy(properties->name, "Emulated GPU (functional only)");
-  properties->major = 9;
-  properties->multiProcessorCount = 1;
-  std::size_t free = 0;
-  return cudaMemGetInfo(&free, &properties->totalGlobalMem);
-}
-
-cudaError_t cudaSetDevice(int device) { return device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice; }
-
-cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int device) {
-  if (size < 13) return cudaErrorInvalidValue;
-  std::snprintf(bus, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device) & 0xffu);
-  return cudaSuccess;
-}
-
 cudaError_t cudaProfilerStart() {
   settings().profiling = true;
   ++settings().profiled;
@@ -293,16 +232,6 @@ cudaError_t cudaProfilerStop() {
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 13000;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = 13000;
   return cudaSuccess;
 }
 

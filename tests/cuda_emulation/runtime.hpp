@@ -20,6 +20,9 @@ struct Range {
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::vector<Range> const& touched,
                     char const* what);
 
+/// The number that a variable of the environment holds, 0 without one.
+int from_environment(char const* name);
+
 /// True when this call is the one that inject_fault chose.
 bool fails_now(Fault fault);
 

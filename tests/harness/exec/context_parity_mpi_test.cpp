@@ -5,29 +5,21 @@
 
 #include <algorithm>
 
-#include "harness/exec/parity.hpp"
 #include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
 #include "tests/harness/exec/moe_models.hpp"
-#include "tests/harness/exec/world.hpp"
+#include "tests/harness/exec/expect_parity.hpp"
 
 namespace shardbench::test {
 namespace {
 
 std::int64_t ranks() { return world().size(); }
 
-void expect_parity(Runner& runner, Experiment const& e) {
-  ParityReport const report = check_parity(runner, e, runner.device(), world());
-  EXPECT_EQ(report.problem, "");
-  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
-}
-
 /// Parity of two steps, and the communicators' payload equal to the program's.
 void expect_parity_and_payload(Experiment const& e) {
   SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
   auto const device = make_host_device();
   Runner runner(lower(e, world().rank()), *device, world());
-  expect_parity(runner, e);
+  expect_equal_steps(runner, e);
   StepCount const counted = count_step(runner.program(), Replay(runner.program()));
   auto const before = runner.traffic();
   runner.run_gradients();
@@ -116,7 +108,7 @@ TEST(ContextParallel, ExpertsOverContextRanks) {
     SCOPED_TRACE(command_flags(e));
     auto const device = make_host_device();
     Runner runner(lower(e, world().rank()), *device, world());
-    expect_parity(runner, e);
+    expect_equal_steps(runner, e);
   }
 }
 

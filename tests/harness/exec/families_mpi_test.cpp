@@ -2,22 +2,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "harness/exec/parity.hpp"
-#include "harness/program/lower.hpp"
 #include "tests/harness/exec/moe_models.hpp"
-#include "tests/harness/exec/world.hpp"
+#include "tests/harness/exec/expect_parity.hpp"
 
 namespace shardbench::test {
 namespace {
-
-void expect_parity(Experiment const& e) {
-  SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
-  auto const device = make_host_device();
-  Runner runner(lower(e, world().rank()), *device, world());
-  ParityReport const report = check_parity(runner, e, *device, world());
-  EXPECT_EQ(report.problem, "");
-  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
-}
 
 using MakeModel = ModelConfig (*)(std::int64_t layers);
 
@@ -31,15 +20,15 @@ class Families : public testing::TestWithParam<MakeModel> {
 
 TEST_P(Families, EachAxisAlone) {
   std::int64_t const n = world().size();
-  for (ParallelConfig const& p : {cut(n, 1, 1), cut(1, n, 1), cut(1, 1, n)}) expect_parity(experiment(p));
+  for (ParallelConfig const& p : {cut(n, 1, 1), cut(1, n, 1), cut(1, 1, n)}) expect_equal_steps(experiment(p));
 }
 
 TEST_P(Families, SequenceParallel) {
   ParallelConfig p = cut(1, world().size(), 1);
   p.sequence_parallel = true;
-  expect_parity(experiment(p));
+  expect_equal_steps(experiment(p));
   p.recompute = Recompute::full;
-  expect_parity(experiment(p));
+  expect_equal_steps(experiment(p));
 }
 
 TEST_P(Families, Products) {
@@ -47,17 +36,17 @@ TEST_P(Families, Products) {
   if (n < 4) GTEST_SKIP() << "4 ranks needed";
   ParallelConfig p = cut(n / 4, 2, 2, n == 4 ? ScheduleKind::one_f_one_b : ScheduleKind::zb_h1);
   p.sequence_parallel = n == 4;
-  expect_parity(experiment(p));
+  expect_equal_steps(experiment(p));
   p = cut(n / 2, 2, 1);
   p.zero_stage = 1;
   p.recompute = Recompute::selective;
-  expect_parity(experiment(p));
+  expect_equal_steps(experiment(p));
 }
 
 TEST_P(Families, Bfloat16) {
   Experiment e = experiment(cut(world().size() / 2, 2, 1));
   e.precision = Dtype::bf16;
-  expect_parity(e);
+  expect_equal_steps(e);
 }
 
 // All of DeepSeek-V3's block: latent attention, a dense layer first, routed and shared experts; routing is prescribed.
@@ -68,7 +57,7 @@ TEST(FamiliesTogether, LatentAttentionAndExperts) {
   model.heads = latent.heads, model.kv_heads = latent.kv_heads, model.head_dim = latent.head_dim;
   model.mla = latent.mla;
   for (ParallelConfig const& p : {expert_cut(n, 1, 1, n), expert_cut(1, n, 1, 2), expert_cut(n / 2, 1, 2, n / 2)})
-    expect_parity(small_experiment(model, p));
+    expect_equal_steps(small_experiment(model, p));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Families,

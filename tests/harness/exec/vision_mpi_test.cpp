@@ -5,23 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/exec/parity.hpp"
-#include "harness/program/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
-#include "tests/harness/exec/world.hpp"
+#include "tests/harness/exec/expect_parity.hpp"
 
 namespace shardbench::test {
 namespace {
-
-ParityReport expect_parity(Experiment const& e) {
-  SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
-  auto const device = make_host_device();
-  Runner runner(lower(e, world().rank()), *device, world());
-  ParityReport const report = check_parity(runner, e, *device, world());
-  EXPECT_EQ(report.problem, "");
-  EXPECT_LT(report.max_rel_error, report.tolerance) << report.worst;
-  return report;
-}
 
 /// Two images a microbatch, so that the class tokens are more than one row.
 Experiment vit_experiment(ModelConfig const& model, ParallelConfig const& p) {
@@ -36,7 +24,7 @@ TEST(VisionTransformer, EveryProductOfDataTensorAndPipelineParallelism) {
   for (ParallelConfig const& p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
     for (bool const class_token : {true, false}) {
-      ParityReport const report = expect_parity(vit_experiment(small_vit(class_token, std::max<std::int64_t>(p.pp, 2)), p));
+      ParityReport const report = expect_equal_steps(vit_experiment(small_vit(class_token, std::max<std::int64_t>(p.pp, 2)), p));
       double const outputs = class_token ? 300 : 48;
       EXPECT_GT(report.reference_loss, 0.5 * std::log(outputs));
       EXPECT_LT(report.reference_loss, 2 * std::log(outputs));
@@ -49,8 +37,8 @@ TEST(VisionTransformer, SequenceParallel) {
     if (p.tp == 1 || p.tp == 4) continue;
     p.sequence_parallel = true;
     std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
-    expect_parity(vit_experiment(small_vit(false, layers), p));
-    if (p.tp == 2) expect_parity(vit_experiment(small_vit(true, layers), p));
+    expect_equal_steps(vit_experiment(small_vit(false, layers), p));
+    if (p.tp == 2) expect_equal_steps(vit_experiment(small_vit(true, layers), p));
   }
 }
 
@@ -59,14 +47,14 @@ TEST(VisionTransformer, ShardedStatesAndRecompute) {
     ParallelConfig p = cut(2, world().size() / 2, 1);
     p.zero_stage = stage;
     p.recompute = stage == 2 ? Recompute::full : Recompute::none;
-    expect_parity(vit_experiment(small_vit(stage == 1), p));
+    expect_equal_steps(vit_experiment(small_vit(stage == 1), p));
   }
 }
 
 TEST(VisionTransformer, Bfloat16) {
   Experiment e = vit_experiment(small_vit(true), cut(world().size() / 2, 2, 1));
   e.precision = Dtype::bf16;
-  expect_parity(e);
+  expect_equal_steps(e);
 }
 
 /// Two microbatches of two images a rank: each is normalised on its own, in the unsharded step too.
@@ -79,7 +67,7 @@ Experiment yolo_experiment(bool deep_everywhere) {
 }
 
 TEST(Yolo, DataParallelWholeNetwork) {
-  for (bool const deep : {false, true}) expect_parity(yolo_experiment(deep));
+  for (bool const deep : {false, true}) expect_equal_steps(yolo_experiment(deep));
 }
 
 TEST(Yolo, BlocksWithShardedOptimizerAndRecompute) {
@@ -88,14 +76,14 @@ TEST(Yolo, BlocksWithShardedOptimizerAndRecompute) {
   for (int const stage : {1, 2}) {
     e.parallel.zero_stage = stage;
     e.parallel.recompute = stage == 2 ? Recompute::full : Recompute::none;
-    expect_parity(e);
+    expect_equal_steps(e);
   }
 }
 
 TEST(Yolo, Bfloat16) {
   Experiment e = yolo_experiment(false);
   e.precision = Dtype::bf16;
-  expect_parity(e);
+  expect_equal_steps(e);
 }
 
 }  // namespace

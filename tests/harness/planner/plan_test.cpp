@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "harness/program/lower.hpp"
@@ -35,6 +36,20 @@ std::string key_of(Candidate const& c) {
                           static_cast<int>(c.schedule)})
     text += std::to_string(value) + " ";
   return text;
+}
+
+/// The fastest of all candidates, every one simulated.
+PlannedPoint best_by_brute_force(PlanRequest const& r, CostModel const& model) {
+  std::vector<PlannedPoint> points;
+  for_each_candidate(r, [&](Candidate const& c) {
+    try {
+      points.push_back(look_closer(r, model, c));
+    } catch (IllegalConfig const&) {
+      return;
+    }
+    if (!points.back().memory.fits()) points.pop_back();
+  });
+  return *std::ranges::min_element(points, {}, &PlannedPoint::step_ms);
 }
 
 /// Every combination of the axes' values that `resolve` accepts, without those that a degree of 1 makes the same.
@@ -112,10 +127,10 @@ TEST(Plan, EqualsBruteForceOnSmallSpaces) {
     fix_axis(r.axes, "tp-overlap=none");
     PlanOptions const options{.top = 1};
     PlanResult const planned = plan(r, model, options);
-    std::vector<PlannedPoint> const all = plan_by_brute_force(r, model, options);
+    PlannedPoint const best = best_by_brute_force(r, model);
     ASSERT_FALSE(planned.best.empty());
-    EXPECT_NEAR(planned.best.front().step_ms, all.front().step_ms, 1e-9 * all.front().step_ms)
-        << key_of(planned.best.front().candidate) << " against " << key_of(all.front().candidate);
+    EXPECT_NEAR(planned.best.front().step_ms, best.step_ms, 1e-9 * best.step_ms)
+        << key_of(planned.best.front().candidate) << " against " << key_of(best.candidate);
   }
 }
 
