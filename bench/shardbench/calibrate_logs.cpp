@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
+#include "bench/shardbench/outputs.hpp"
 #include "harness/calibrate/collective_fit.hpp"
 #include "harness/calibrate/nccl_review.hpp"
+#include "harness/calibrate/profile_text.hpp"
 #include "harness/calibrate/topology.hpp"
 #include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
@@ -55,7 +60,7 @@ void print_fit(CollectiveFit const& fit) {
       fit.worst_bytes, fit.points);
 }
 
-void print_run(NcclRun const& run, NcclReview const& found) {
+void print_run(NcclRun const& run, NcclReview const& found, CollectiveFit const& fit) {
   print_head(run);
   print_table(run);
   if (found.peak_busbw > 0)
@@ -64,16 +69,63 @@ void print_run(NcclRun const& run, NcclReview const& found) {
                run.printed_average ? fmt::format(", printed average {:g}", *run.printed_average) : "");
   for (NcclSuspicion const& s : found.suspicions)
     fmt::print("  {}: {}{}\n", to_string(s.kind), s.line > 0 ? fmt::format("line {}, ", s.line) : "", s.text);
-  print_fit(fit_run(found));
+  print_fit(fit);
 }
+
+/// The system of --system with measured times from logs in its network.
+class LoggedSystem {
+ public:
+  explicit LoggedSystem(Arguments const& arguments) : path_(arguments.option("out")) {
+    if (path_.empty()) {
+      if (arguments.has("system")) throw InputError("--system: with --nccl-log only together with --out");
+      return;
+    }
+    if (!arguments.has("system"))
+      throw InputError("--out: needs --system NAME, the device that the logs were taken on");
+    if (!path_.ends_with(".yaml")) throw InputError(fmt::format("--out: {} does not end in .yaml", in_quotes(path_)));
+    check_text_file("out", path_);
+    profile_ = load_system(arguments.option("system"));
+    profile_.name += " with measured collectives";
+  }
+
+  /// Runs within a host speak for the innermost level, others for the outermost.
+  void take(NcclRun const& run, NcclReview const& found, std::string const& log) {
+    if (path_.empty()) return;
+    std::string const operation = run.collective == "send_receive" ? "send" : run.collective;
+    NetworkLevel& level = run.nodes() > 1 ? profile_.network.back() : profile_.network.front();
+    MeasuredTimes times{operation, run.ranks, {}};
+    for (NcclPoint const& p : found.points) times.points.emplace_back(p.bytes, p.time_us);
+    std::erase_if(level.measured,
+                  [&](MeasuredTimes const& m) { return m.operation == operation && m.ranks == run.ranks; });
+    level.measured.push_back(std::move(times));
+    profile_.sources.push_back(fmt::format("{} over {} ranks: {}", operation, run.ranks, log));
+    ++taken_;
+  }
+
+  void write() const {
+    if (path_.empty()) return;
+    if (taken_ == 0) throw InputError("--out: no log supports a fit, nothing is written");
+    std::ofstream file(path_, std::ios::binary);
+    file << profile_yaml(profile_);
+    file.close();
+    VALIDATE(file, fmt::format("{} cannot be written", path_));
+    fmt::print("{}: {} curve{} written\n", path_, taken_, taken_ == 1 ? "" : "s");
+  }
+
+ private:
+  std::string path_;
+  SystemProfile profile_;
+  int taken_ = 0;
+};
 
 }  // namespace
 
-int report_nccl_logs(std::vector<std::string> const& paths, std::string const& link) {
+int report_nccl_logs(Arguments const& arguments) {
+  LoggedSystem system(arguments);
   NcclLimits limits;
-  if (!link.empty()) limits.link_gb_per_s = parse_number("link", link, 1e-3, 1e6);
+  if (arguments.has("link")) limits.link_gb_per_s = parse_number("link", arguments.option("link"), 1e-3, 1e6);
   int code = 0;
-  for (std::string const& path : paths) {
+  for (std::string const& path : arguments.lists.find("nccl-log")->second) {
     NcclLog const log = read_nccl_log(path);
     fmt::print("{}: {} table{}{}\n", path, log.runs.size(), log.runs.size() == 1 ? "" : "s",
                log.other_count > 0
@@ -81,10 +133,13 @@ int report_nccl_logs(std::vector<std::string> const& paths, std::string const& l
                    : "");
     for (NcclRun const& run : log.runs) {
       NcclReview const found = review(run, limits);
-      print_run(run, found);
+      CollectiveFit const fit = fit_run(found);
+      print_run(run, found, fit);
+      if (fit.refusal.empty()) system.take(run, found, path);
       if (found.has(NcclFinding::wrong_result)) code = 1;
     }
   }
+  system.write();
   return code;
 }
 

@@ -6,9 +6,11 @@
 #include "bench/shardbench/experiment_of.hpp"
 #include "bench/shardbench/launcher.hpp"
 #include "bench/shardbench/outputs.hpp"
+#include "bench/shardbench/replay_point.hpp"
 #include "bench/shardbench/run_point.hpp"
 #include "bench/shardbench/text.hpp"
 #include "bench/shardbench/trace_file.hpp"
+#include "harness/config/field_text.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
@@ -58,6 +60,19 @@ void print_result(ReportRow const& r) {
   fmt::print("again     {}\n", r.command);
 }
 
+void print_replay(ReportRow const& r) {
+  Experiment const& e = r.experiment;
+  fmt::print("{}: {} layers, seq {}, {} ranks = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
+             e.model.layers, e.seq, e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp,
+             e.microbatches(), to_string(e.precision));
+  fmt::print("replayed  compute of one rank a stage measured on {}, communication of {} told\n", r.device, r.system);
+  fmt::print("step      {:.3f} ms: compute {:.3f} + exposed communication {:.3f} + idle {:.3f} (bubble {:.3f})\n",
+             *r.step_ms_p50, *r.compute_ms, *r.exposed_comm_ms, *r.idle_ms, *r.bubble_ms);
+  print_axes(r);
+  if (!r.reason.empty()) fmt::print("note      {}\n", r.reason);
+  fmt::print("again     {}\n", r.command);
+}
+
 /// What rank 0 leaves behind. Collective only for the trace.
 int report(Job& job, Arguments const& arguments, PointResult const& result) {
   std::string const trace = arguments.option("trace");
@@ -95,11 +110,49 @@ int run_here(Arguments const& arguments, Experiment const& e) {
   }
 }
 
+/// One process stands for all ranks: what it runs itself is compute, and no launcher is needed.
+int replay_here(Arguments const& arguments, Experiment const& e) {
+  if (!arguments.has("system"))
+    throw InputError(
+        "--source replayed: --system is missing, it tells the communication; `shardbench systems` lists them");
+  if (arguments.has("trace")) throw InputError("--trace: not with --source replayed, whose ranks never ran together");
+  if (e.check) throw InputError("--check: not with --source replayed, whose values mean nothing");
+  Job job;
+  if (job.world().size() != 1)
+    throw InputError(
+        fmt::format("--source replayed: runs as one process, the launcher started {}", job.world().size()));
+  std::string const stack = arguments.has("stack") ? arguments.option("stack") : "ours";
+  try {
+    PointResult const result = replay_point(job, e, arguments.option("system"), stack);
+    append_result(arguments.option("out"), result.row, result.ops);
+    if (arguments.has("json"))
+      fmt::print("{}\n", to_json(std::span(&result.row, 1)));
+    else
+      print_replay(result.row);
+    return result.row.outcome == Outcome::passed ? 0 : 1;
+  } catch (OutOfMemory const& error) {
+    throw InputError(error.what());
+  }
+}
+
+bool is_replay(Arguments const& arguments) {
+  std::string const source = arguments.has("source") ? arguments.option("source") : "measured";
+  if (source != "measured" && source != "replayed")
+    throw InputError(fmt::format("--source: {} is not measured or replayed", in_quotes(source)));
+  if (source == "measured" && (arguments.has("system") || arguments.has("stack")))
+    throw InputError("--system: only with --source replayed; a measured run takes the machine it is on");
+  return source == "replayed";
+}
+
 }  // namespace
 
 int run_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
   check_device(e);
+  if (is_replay(arguments)) {
+    check_outputs(arguments.option("out"));
+    return replay_here(arguments, e);
+  }
   bool const launched = MpiProcess::launched();
   if (!launched || speaks_for_job()) {
     check_outputs(arguments.option("out"));

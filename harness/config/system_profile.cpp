@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <set>
 
@@ -74,6 +75,39 @@ class Section {
   std::set<std::string, std::less<>> known_;
 };
 
+double number_of(Section const& s, JsonValue const& value) {
+  if (value.kind == JsonValue::Kind::integer) return static_cast<double>(value.integer);
+  if (value.kind != JsonValue::Kind::real) s.fail("points", "a point is not a list of two numbers");
+  return value.real;
+}
+
+/// Pairs of size and microseconds, sizes ascending, times above 0.
+MeasuredTimes read_times(Section s) {
+  MeasuredTimes times;
+  times.operation = s.text("operation");
+  times.ranks = static_cast<std::int64_t>(s.number("ranks", 1, 1e9));
+  for (JsonValue const& item : s.list("points").items) {
+    if (item.kind != JsonValue::Kind::list || item.items.size() != 2)
+      s.fail("points", "a point is not a list of two numbers");
+    double const size = number_of(s, item.items[0]), us = number_of(s, item.items[1]);
+    double const before = times.points.empty() ? 0 : times.points.back().first;
+    if (!(size > before && size <= 1e18 && us > 0 && us <= any))
+      s.fail("points", "sizes do not ascend from above 0, or a time is not above 0");
+    times.points.emplace_back(size, us);
+  }
+  s.end();
+  return times;
+}
+
+std::vector<MeasuredTimes> read_all_times(Section& s, std::string_view key) {
+  std::vector<MeasuredTimes> all;
+  if (!s.has(key)) return all;
+  std::size_t index = 0;
+  for (JsonValue const& item : s.list(key).items)
+    all.push_back(read_times(Section(JsonFields(item, s.fields().file(), fmt::format("{}[{}].", key, index++)))));
+  return all;
+}
+
 GemmProfile read_gemm(Section s) {
   GemmProfile g;
   g.max_efficiency = s.share("max_efficiency");
@@ -105,6 +139,8 @@ DeviceProfile read_device(Section s) {
   d.launch_us = s.number("launch_us", 0, 1e4);
   d.processors = static_cast<std::int64_t>(s.number("processors", 1, 1e6));
   d.power_w = s.number_or("power_w", 0, 0, 1e5);
+  d.overlap_slowdown = s.number_or("overlap_slowdown", 0, 0, 100);
+  d.kernels = read_all_times(s, "kernels");
   s.end();
   return d;
 }
@@ -128,6 +164,7 @@ NetworkLevel read_level(Section s) {
   }
   n.oversubscription = s.number_or("oversubscription", 1, 1, 1000);
   n.source = s.text("source");
+  n.measured = read_all_times(s, "measured");
   s.end();
   return n;
 }
@@ -182,6 +219,21 @@ std::vector<std::string> names_of(std::span<ShippedProfile const> shipped) {
 
 }  // namespace
 
+double MeasuredTimes::us(double size) const {
+  if (size <= points.front().first) return points.front().second;
+  auto const above = std::ranges::lower_bound(points, size, {}, [](auto const& p) { return p.first; });
+  if (above == points.end()) {
+    auto const& last = points.back();
+    if (points.size() == 1) return last.second * size / last.first;
+    auto const& before = points[points.size() - 2];
+    double const slope = (last.second - before.second) / (last.first - before.first);
+    return slope > 0 ? last.second + slope * (size - last.first) : last.second * size / last.first;
+  }
+  auto const& low = *(above - 1);
+  double const share = std::log(size / low.first) / std::log(above->first / low.first);
+  return low.second * std::pow(above->second / low.second, share);
+}
+
 double SystemProfile::peak_tflops_of(Dtype precision) const {
   auto const found = device.peak_tflops.find(precision);
   if (found != device.peak_tflops.end()) return found->second;
@@ -220,6 +272,7 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.attention = read_attention(s);
   k.attention_efficiency = s.share("attention_efficiency");
   k.attention_backward_efficiency = s.share("attention_backward_efficiency");
+  k.own_kernels = s.flag_or("own_kernels", false);
   k.gemm_derate = s.number_or("gemm_derate", 1, 0.01, 2);
   if (s.has("linear_precision")) {
     std::string const text = s.text("linear_precision");

@@ -21,6 +21,16 @@ struct GemmProfile {
   std::string source;
 };
 
+/// Measured times of one operation: size (payload bytes; bytes of a kernel, FLOPs of attention) against microseconds.
+struct MeasuredTimes {
+  std::string operation;  ///< to_string of its OpKind
+  std::int64_t ranks = 1;
+  std::vector<std::pair<double, double>> points;  ///< ascending, at least one
+  /// Between two points along the line through their logarithms, constant below the first, beyond the last by the rate
+  /// there.
+  double us(double size) const;
+};
+
 /// One accelerator. Peaks are dense; GB = 1e9 bytes.
 struct DeviceProfile {
   std::string name;
@@ -31,11 +41,14 @@ struct DeviceProfile {
   double launch_us = 0;          ///< gap between two kernels of a stream
   std::int64_t processors = 0;   ///< SMs, or cores of a TPU
   double power_w = 0;            ///< at full load, 0: not given
+  double overlap_slowdown = 0;   ///< how much slower compute is beside communication, as a share
+  std::vector<MeasuredTimes> kernels;  ///< our own kernels here, products left out; before any formula
 };
 
 /// A level of the network, innermost first. Bandwidths are of one device, in one direction.
 struct NetworkLevel {
   std::string name;
+<<<<<<< HEAD
   std::int64_t devices = 0;         ///< in one domain of this level, 0: all there are
   double bandwidth_gb_per_s = 0;    ///< what the links carry by their data sheet
   double efficiency = 0;            ///< share of it that a large ring collective reaches
@@ -49,6 +62,22 @@ struct NetworkLevel {
   double in_switch_efficiency = 0;  ///< share of the bandwidth at which the buffer of an in-switch all-reduce passes
   double in_switch_start_us = 0;    ///< fixed time of an in-switch all-reduce
   double oversubscription = 1;      ///< above 1 the level carries that much less when all send
+=======
+  std::int64_t devices = 0;       ///< in one domain of this level, 0: all there are
+  double bandwidth_gb_per_s = 0;  ///< what the links carry by their data sheet
+  double efficiency = 0;          ///< share of it that a large ring collective reaches
+  double message_efficiency = 0;  ///< share that one large message reaches
+  double exchange_efficiency = 0; ///< share that a large all-to-all reaches
+  double start_us = 0;            ///< fixed time of a collective
+  double latency_us = 0;          ///< of one step of a ring
+  double tree_us = 0;             ///< of a tree all-reduce each time the domains double
+  double ramp_us = 0;             ///< r: a wire time of W us takes W + sqrt(r W) while pipelines fill
+  bool in_switch = false;         ///< the switches can sum (NVLS, SHARP)
+  double in_switch_efficiency = 0; ///< share of the bandwidth at which the buffer of an in-switch all-reduce passes
+  double in_switch_start_us = 0;   ///< fixed time of an in-switch all-reduce
+  double oversubscription = 1;    ///< above 1 the level carries that much less when all send
+  std::vector<MeasuredTimes> measured;  ///< of groups within one domain of this level; before any formula
+>>>>>>> 5abe0ff (calibrate measures this machine into a profile whose measured times go before the formulas; run --source replayed; accuracy on this machine as a script)
   std::string source;
 };
 
@@ -72,6 +101,7 @@ struct SoftwareStack {
   AttentionKind attention = AttentionKind::flash;
   double attention_efficiency = 0;           ///< of the dense peak, forward
   double attention_backward_efficiency = 0;  ///< of the dense peak, backward
+  bool own_kernels = false;                  ///< runs the kernels whose times a calibrated profile holds
   double gemm_derate = 1;                    ///< share of the tabled GEMM rate that a long run sustains (power, clocks)
   Dtype linear_precision = Dtype::f32;       ///< of linear layers where it is not the run's own; f32: the run's own
   double linear_cast_bytes = 0;  ///< bytes moved for each input element of a linear layer to bring it to that precision

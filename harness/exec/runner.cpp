@@ -202,6 +202,10 @@ void Runner::communicate(Op const& op, Run const& run) {
   StreamQueue& q = queue(op.stream);
   Group const& group = program_.groups[static_cast<std::size_t>(op.group)];
   auto const index = static_cast<std::size_t>(op.group);
+  if (options_.skip_communication) {
+    q.stream->record(q.event(device_, tracker_.issued(op.stream)));
+    return;
+  }
   PreparedCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch), counts_of(op, run));
   call.communicator = channel_of(op, call);
   VALIDATE(call.communicator, fmt::format("{} on group {} of one rank", to_string(op.kind), group.name));

@@ -15,6 +15,8 @@ namespace shardbench {
 
 struct RunnerOptions {
   bool verify_collectives = false;  ///< ranks compare kind, size, group and order before each collective
+  bool skip_communication =
+      false;  ///< one rank of many runs alone: its compute at full size, on values that mean nothing
   OptimizerSettings optimizer;
 };
 

@@ -20,6 +20,10 @@ double dropped_elements(Op const& op) {
   return 0;
 }
 
+bool is_attention(OpKind kind) {
+  return kind == OpKind::attention_forward || kind == OpKind::attention_backward;
+}
+
 }  // namespace
 
 CostModel::CostModel(SystemProfile system, SoftwareStack stack, RankLayout layout)
@@ -105,6 +109,12 @@ double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool ad
 }
 
 double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds) const {
+  if (stack_.own_kernels)
+    for (MeasuredTimes const& times : system_.device.kernels)
+      if (times.operation == to_string(op.kind)) {
+        OpCost const cost = op_cost(program, op, adds);
+        return ms_per_us * times.us(is_attention(op.kind) ? cost.flops : cost.bytes);
+      }
   double const launch = ms_per_us * launch_us_;
   switch (op.kind) {
     case OpKind::gemm:

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -28,7 +29,9 @@ class CostModel final : public DurationModel {
   double collective_ms(StepProgram const& program, Op const& op) const override;
   double transfer_ms(StepProgram const& program, Op const& op) const override;
   LinkUse link_use(StepProgram const& program, Op const& op) const override;
-  double slowdown_beside_communication() const override { return stack_.compute_slowdown; }
+  double slowdown_beside_communication() const override {
+    return std::max(stack_.compute_slowdown, stack_.own_kernels ? system_.device.overlap_slowdown : 0.0);
+  }
   double issue_ms(StepProgram const&, Op const& op) const override;
   bool host_awaits_messages() const override { return stack_.host_awaits_messages; }
 

@@ -88,6 +88,16 @@ NetworkTime in_switch(NetworkLevel const& level, double payload) {
   return finish(level.in_switch_start_us, 0, in_switch_wire_us(level, payload), 1, level.ramp_us, Algorithm::in_switch);
 }
 
+/// What was measured of such a call, if anything: the fixed time of the smallest is no wire time.
+NetworkTime measured(NetworkLevel const& level, OpKind kind, std::int64_t ranks, double payload) {
+  for (MeasuredTimes const& times : level.measured)
+    if (times.ranks == ranks && times.operation == to_string(kind)) {
+      double const us = times.us(payload);
+      return {us, std::max(0.0, us - times.points.front().second), Algorithm::measured};
+    }
+  return {};
+}
+
 /// All-to-all: every link carries what leaves its domain; the levels work side by side.
 NetworkTime exchange(std::vector<NetworkLevel> const& network, GroupLayout const& group, double payload) {
   double const n = static_cast<double>(group.ranks);
@@ -108,7 +118,7 @@ NetworkTime exchange(std::vector<NetworkLevel> const& network, GroupLayout const
 }  // namespace
 
 std::string_view to_string(Algorithm algorithm) {
-  constexpr std::string_view names[] = {"none", "ring", "tree", "in-switch", "exchange", "message"};
+  constexpr std::string_view names[] = {"none", "ring", "tree", "in-switch", "exchange", "message", "measured"};
   static_assert(std::size(names) == static_cast<std::size_t>(Algorithm::size_));
   return names[static_cast<std::size_t>(algorithm)];
 }
@@ -132,6 +142,11 @@ GroupLayout lay_out(std::vector<NetworkLevel> const& network, std::vector<std::i
 NetworkTime collective_us(std::vector<NetworkLevel> const& network, GroupLayout const& group, OpKind kind,
                           double payload) {
   if (group.ranks < 2 || payload <= 0) return {};
+  bool const one_level = group.outer_level == 0 || group.per_domain[group.outer_level - 1] == 1;
+  if (one_level) {
+    NetworkTime const told = measured(network[group.outer_level], kind, group.ranks, payload);
+    if (told.total_us > 0) return told;
+  }
   if (kind == OpKind::all_to_all) return exchange(network, group, payload);
   NetworkTime best = ring(network, group, kind, payload);
   if (kind != OpKind::all_reduce) return best;
@@ -139,13 +154,13 @@ NetworkTime collective_us(std::vector<NetworkLevel> const& network, GroupLayout 
     if (other.total_us < best.total_us) best = other;
   };
   if (group.outer_level > 0) consider(tree(network, group, payload));
-  bool const one_level = group.outer_level == 0 || group.per_domain[group.outer_level - 1] == 1;
   if (one_level && network[group.outer_level].in_switch && static_cast<double>(group.ranks) >= least_in_switch_ranks)
     consider(in_switch(network[group.outer_level], payload));
   return best;
 }
 
 NetworkTime message_us(NetworkLevel const& level, double bytes) {
+  if (NetworkTime const told = measured(level, OpKind::send, 2, bytes); told.total_us > 0) return told;
   double const wire =
       bytes / (level.bandwidth_gb_per_s * level.message_efficiency / level.oversubscription * bytes_per_us);
   return finish(level.start_us, 0, wire, 1, level.ramp_us, Algorithm::message);

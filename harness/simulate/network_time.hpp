@@ -19,7 +19,7 @@ struct GroupLayout {
 GroupLayout lay_out(std::vector<NetworkLevel> const& network, std::vector<std::int64_t> const& devices);
 
 /// What moves the data of a collective.
-enum class Algorithm : std::uint8_t { none, ring, tree, in_switch, exchange, message, size_ };
+enum class Algorithm : std::uint8_t { none, ring, tree, in_switch, exchange, message, measured, size_ };
 std::string_view to_string(Algorithm algorithm);
 
 /// Time of one collective, and how much of it the links are full.

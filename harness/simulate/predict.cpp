@@ -31,7 +31,7 @@ void add(Breakdown& sum, Breakdown const& one, double share) {
   }
 }
 
-double optimizer_compute_ms(StepProgram const& p, CostModel const& model) {
+double optimizer_compute_ms(StepProgram const& p, DurationModel const& model) {
   double ms = 0;
   for (Segment const& s : p.segments)
     if (s.kind == ActionKind::optimizer)
@@ -43,10 +43,15 @@ double optimizer_compute_ms(StepProgram const& p, CostModel const& model) {
 }  // namespace
 
 Prediction predict_step(Experiment const& e, CostModel const& model, SimulationOptions options) {
-  Prediction out;
   static_cast<void>(model.system().peak_tflops_of(e.precision));
-  out.programs = programs_of(e, model.stack());
-  out.result = simulate(out.programs, model, options);
+  return play_step(programs_of(e, model.stack()), model, model, options);
+}
+
+Prediction play_step(std::vector<StepProgram> programs, CostModel const& model, DurationModel const& durations,
+                     SimulationOptions options) {
+  Prediction out;
+  out.programs = std::move(programs);
+  out.result = simulate(out.programs, durations, options);
   out.step_ms = out.result.step_ms + model.stack().step_ms;
   double const share = 1 / static_cast<double>(out.programs.size());
   for (StageTimeline const& stage : out.result.stages) add(out.breakdown, stage.breakdown, share);
@@ -54,7 +59,7 @@ Prediction predict_step(Experiment const& e, CostModel const& model, SimulationO
   if (options.record_spans) out.breakdown.idle_ms += model.stack().step_ms;
   out.breakdown.step_ms = out.step_ms;
   for (StepProgram const& p : out.programs)
-    out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, model));
+    out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, durations));
   return out;
 }
 

@@ -20,6 +20,10 @@ struct Prediction {
 /// when the system lacks the precision.
 Prediction predict_step(Experiment const& experiment, CostModel const& model, SimulationOptions options = {});
 
+/// Plays programs of one rank a stage with the times of `durations`; the model gives the rest.
+Prediction play_step(std::vector<StepProgram> programs, CostModel const& model, DurationModel const& durations,
+                     SimulationOptions options = {});
+
 /// Bytes a rank of the fullest stage needs on a system, and what is there.
 struct MemoryFit {
   std::int64_t stage = 0;

@@ -1,0 +1,107 @@
+#include "bench/shardbench/calibrate_machine.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "bench/shardbench/job.hpp"
+#include "bench/shardbench/launcher.hpp"
+#include "bench/shardbench/outputs.hpp"
+#include "bench/shardbench/text.hpp"
+#include "harness/calibrate/profile_text.hpp"
+#include "harness/comm/launch_env.hpp"
+#include "harness/config/field_text.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+/// The fields that calibrate takes, without a model around them.
+Experiment fields_of(Arguments const& arguments) {
+  Experiment e;
+  for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
+  return e;
+}
+
+std::string profile_name(std::string const& path) {
+  std::size_t const slash = path.find_last_of('/');
+  std::string name = path.substr(slash == path.npos ? 0 : slash + 1);
+  return name.ends_with(".yaml") ? name.substr(0, name.size() - 5) : name;
+}
+
+MachineMeasurement measure_machine(Job& job, Dtype precision) {
+  MachineMeasurement m;
+  RankAgreement agree(job.world());
+  CalibrationOptions options;
+  options.precision = precision;
+  options.ranks_per_host = std::min(local_size(), job.world().size());
+  auto const say = [&](std::string_view what) {
+    if (job.first()) fmt::print("measuring {}\n", what), std::fflush(stdout);
+  };
+  say("products and copies");
+  measure_device(job.device(), agree, options, m);
+  if (options.kernels) say("whole layers"), measure_kernels(job.device(), agree, options, m);
+  if (job.world().size() > 1) say("collectives");
+  measure_network(job.device(), job.device_world(), agree, options, m);
+  return m;
+}
+
+void print_profile(CalibratedProfile const& c, MachineMeasurement const& m, double seconds) {
+  DeviceProfile const& d = c.profile.device;
+  fmt::print("device    {}: best product {:.4g} TFLOP/s, copies {:.4g} GB/s, {:.3g} us to launch\n", d.name,
+             d.peak_tflops.begin()->second, d.memory_gb_per_s, d.launch_us);
+  fmt::print("products  {} shapes; formula off by {:.1f}% (median of those fitted), {:.1f}% of those held out\n",
+             m.gemm.size(), 100 * c.gemm_error_fit, 100 * c.gemm_error_held_out);
+  fmt::print("kernels   {} kinds of operation measured in whole layers\n", d.kernels.size());
+  for (MeasuredLevel const& level : m.levels)
+    for (MeasuredCurve const& curve : level.curves) {
+      if (curve.points.empty()) continue;
+      NcclPoint const &first = curve.points.front(), &last = curve.points.back();
+      fmt::print("{:<14}{:<16}{} ranks: {} in {:.4g} us, {} in {:.4g} us ({:.4g} GB/s)\n", level.name,
+                 to_string(curve.kind), curve.ranks, bytes_text(first.bytes), first.time_us, bytes_text(last.bytes),
+                 last.time_us, last.bytes / last.time_us / 1e3);
+    }
+  if (m.ranks > 1)
+    fmt::print("overlap   products take {:.0f}% longer beside an all-reduce\n", 100 * m.overlap_slowdown);
+  fmt::print("took      {:.0f} s\n", seconds);
+}
+
+int calibrate_here(Arguments const& arguments, Experiment const& e, Dtype precision) {
+  auto const start = std::chrono::steady_clock::now();
+  Job job;
+  if (e.ranks > 0 && job.world().size() != e.ranks)
+    throw InputError(fmt::format("--ranks: {} asked for, the launcher started {}", e.ranks, job.world().size()));
+  job.use(e.device);
+  MachineMeasurement const m = measure_machine(job, precision);
+  if (!job.first()) return 0;
+  std::string const path = arguments.option("out");
+  CalibratedProfile const c = make_profile(m, profile_name(path));
+  std::string const yaml = profile_yaml(c.profile);
+  static_cast<void>(parse_system_profile(yaml, path));
+  std::ofstream file(path, std::ios::binary);
+  file << yaml;
+  file.close();
+  VALIDATE(file, fmt::format("{} cannot be written", path));
+  std::chrono::duration<double> const took = std::chrono::steady_clock::now() - start;
+  print_profile(c, m, took.count());
+  return 0;
+}
+
+}  // namespace
+
+int calibrate_machine(Arguments const& arguments) {
+  Experiment const e = fields_of(arguments);
+  check_device(e.device);
+  if (!arguments.option("out").ends_with(".yaml"))
+    throw InputError(
+        fmt::format("--out: {} does not end in .yaml, as a system profile does", in_quotes(arguments.option("out"))));
+  if (MpiProcess::launched() || e.ranks <= 1) {
+    if (speaks_for_job()) check_text_file("out", arguments.option("out"));
+    return calibrate_here(arguments, e, e.precision);
+  }
+  check_text_file("out", arguments.option("out"));
+  become(launch_of(e.ranks, arguments.mpirun_arguments, arguments.words));
+}
+
+}  // namespace shardbench

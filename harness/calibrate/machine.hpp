@@ -1,0 +1,87 @@
+#pragma once
+// What `calibrate` measures of a machine, through the same interfaces that a step runs on.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/calibrate/nccl_review.hpp"
+#include "harness/comm/communicator.hpp"
+#include "harness/program/step_program.hpp"
+#include "kernels/core/device.hpp"
+
+namespace shardbench {
+
+/// One product of the grid.
+struct GemmSample {
+  double m = 0, n = 0, k = 0;
+  double us = 0;
+};
+
+/// Measured times of one kind of operation: bytes (FLOPs for attention) against microseconds, ascending.
+struct MeasuredCurve {
+  OpKind kind = OpKind::gemm;
+  std::int64_t ranks = 1;  ///< of the group, for communication
+  std::vector<NcclPoint> points;
+};
+
+/// A level of the network: ranks of one host, or of all.
+struct MeasuredLevel {
+  std::string name;
+  std::int64_t devices = 0;  ///< in one domain, 0: all
+  std::vector<MeasuredCurve> curves;
+};
+
+/// How long and how much is measured.
+struct CalibrationOptions {
+  Dtype precision = Dtype::f32;
+  double largest_message_bytes = 64e6;
+  double seconds_per_curve = 4;  ///< a size that would take longer than its share is left out
+  bool kernels = true;           ///< whole layers too, for every kind of operation
+  std::int64_t ranks_per_host = 1;
+};
+
+/// Everything measured; equal on all ranks.
+struct MachineMeasurement {
+  std::string device, backend, communication;
+  Dtype precision = Dtype::f32;
+  std::int64_t ranks = 1, ranks_per_host = 1;
+  double memory_bytes = 0;
+  double copy_gb_per_s = 0;     ///< read and written bytes together
+  double launch_us = 0;         ///< of an empty operation
+  double overlap_slowdown = 0;  ///< how much slower products are while an all-reduce runs beside them, as a share
+  std::vector<GemmSample> gemm;
+  std::vector<MeasuredCurve> kernels;  ///< products left out
+  std::vector<MeasuredLevel> levels;
+};
+
+/// Sums and maxima over the ranks of a job.
+class RankAgreement {
+ public:
+  /// `world` moves host memory.
+  explicit RankAgreement(Communicator& world);
+  double maximum(double value);
+  double mean(double value);
+  void barrier() { world_.barrier(); }
+  int ranks() const { return world_.size(); }
+
+ private:
+  double reduce(double value, ReduceOp op);
+  Communicator& world_;
+  std::unique_ptr<Device> host_;
+  std::unique_ptr<Stream> stream_;
+};
+
+/// Copy bandwidth, launch time and the product grid, all ranks at once: what they share they share in a step too.
+/// Collective.
+void measure_device(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out);
+
+/// Times of every kind of operation of whole GPT and LLaMA layers, run as a step runs them, all ranks at once.
+/// Collective.
+void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out);
+
+/// Each collective's curve over group sizes of each level, all groups at once, and products beside an all-reduce.
+/// `world` moves the device's memory. Collective.
+void measure_network(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
+                     MachineMeasurement& out);
+
+}  // namespace shardbench

@@ -1,0 +1,195 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "harness/calibrate/machine.hpp"
+#include "kernels/core/arena.hpp"
+#include "kernels/kernel_set.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr double least_bytes = 1024, size_step = 4;
+constexpr OpKind collectives[] = {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all,
+                                  OpKind::send};
+
+/// One call on buffers of `bytes` in all; works on a queue as a step's communication does.
+class Call {
+ public:
+  Call(Device& device, Stream& stream, Communicator& group, OpKind kind, double bytes)
+      : stream_(stream),
+        group_(group),
+        kind_(kind),
+        ranks_(static_cast<std::size_t>(group.size())),
+        count_(std::max<std::size_t>(static_cast<std::size_t>(bytes / 4) / ranks_, 1) * ranks_),
+        from_(device, count_ * 4),
+        to_(device, count_ * 4),
+        shares_(ranks_, count_ / ranks_) {
+    device.fill_bytes(from_.at(0), 0, count_ * 4, stream);
+    device.fill_bytes(to_.at(0), 0, count_ * 4, stream);
+    stream.synchronize();
+  }
+
+  double bytes() const { return static_cast<double>(count_ * 4); }
+  /// Enqueues the call.
+  void start() {
+    stream_.submit([this] { call(); });
+  }
+
+ private:
+  void call() {
+    BufferView const from{from_.at(0), count_, Dtype::f32}, to{to_.at(0), count_, Dtype::f32};
+    BufferView const from_share{from_.at(0), count_ / ranks_, Dtype::f32},
+        to_share{to_.at(0), count_ / ranks_, Dtype::f32};
+    int const me = group_.rank();
+    switch (kind_) {
+      case OpKind::all_reduce:
+        return group_.all_reduce(to, ReduceOp::sum, stream_);
+      case OpKind::reduce_scatter:
+        return group_.reduce_scatter(from, to_share, stream_);
+      case OpKind::all_gather:
+        return group_.all_gather(from_share, to, stream_);
+      case OpKind::all_to_all:
+        return group_.all_to_all(from, shares_, to, shares_, stream_);
+      default:
+        // Even members send to the next one; a last one alone looks on.
+        if (me % 2 == 1) return group_.receive(to, me - 1, 0, stream_);
+        if (me + 1 < group_.size()) return group_.send(from, me + 1, 0, stream_);
+    }
+  }
+
+  Stream& stream_;
+  Communicator& group_;
+  OpKind kind_;
+  std::size_t ranks_, count_;
+  Arena from_, to_;
+  std::vector<std::size_t> shares_;
+};
+
+double now_us() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class NetworkMeter {
+ public:
+  NetworkMeter(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
+               MachineMeasurement& out)
+      : device_(device),
+        world_(world),
+        agree_(agree),
+        options_(options),
+        out_(out),
+        stream_(device.make_stream(StreamKind::comm)) {}
+
+  void run() {
+    auto const ranks = static_cast<std::int64_t>(world_.size()),
+               local = std::clamp<std::int64_t>(options_.ranks_per_host, 1, ranks);
+    if (local > 1) measure_level(local == ranks ? 0 : local, local, 1, "within a host");
+    if (ranks > local && ranks % local == 0) measure_level(0, ranks / local, local, "between hosts");
+    measure_overlap();
+  }
+
+ private:
+  /// Groups of members `stride` ranks apart, 2, 4, ... up to `most` of them.
+  void measure_level(std::int64_t devices, std::int64_t most, std::int64_t stride, std::string name) {
+    MeasuredLevel level{std::move(name), devices, {}};
+    for (std::int64_t size = 2; size <= most; size = size < most ? std::min(2 * size, most) : most + 1) {
+      if (most % size != 0) continue;
+      std::int64_t const me = world_.rank(), span = size * stride;
+      auto const group = world_.split(static_cast<int>(me / span * stride + me % stride), static_cast<int>(me));
+      for (OpKind const kind : collectives)
+        if (kind != OpKind::send || size == 2) level.curves.push_back(measure_curve(*group, kind));
+    }
+    out_.levels.push_back(std::move(level));
+  }
+
+  MeasuredCurve measure_curve(Communicator& group, OpKind kind) {
+    MeasuredCurve curve{kind, group.size(), {}};
+    double spent_us = 0;
+    double const budget_us = 1e6 * options_.seconds_per_curve;
+    for (double bytes = least_bytes; bytes <= options_.largest_message_bytes; bytes *= size_step) {
+      // The next size takes at most about size_step times as long, four times over.
+      if (!curve.points.empty() && spent_us + 4 * size_step * curve.points.back().time_us > budget_us) break;
+      Call call(device_, *stream_, group, kind, bytes);
+      curve.points.push_back({call.bytes(), median_us(call, spent_us)});
+    }
+    return curve;
+  }
+
+  double median_us(Call& call, double& spent_us) {
+    once_us(call);
+    double const first = once_us(call);
+    auto const samples = static_cast<std::size_t>(std::clamp(1e5 / first, 3.0, 31.0));
+    std::vector<double> times;
+    for (std::size_t i = 0; i < samples; ++i) times.push_back(once_us(call));
+    spent_us += std::accumulate(times.begin(), times.end(), 2 * first);
+    std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+    return times[times.size() / 2];
+  }
+
+  /// From a common start to the end of the slowest rank.
+  double once_us(Call& call) {
+    agree_.barrier();
+    double const start = now_us();
+    call.start();
+    stream_->synchronize();
+    return agree_.maximum(now_us() - start);
+  }
+
+  /// Products alone, then while an all-reduce that outlasts them runs beside them.
+  void measure_overlap() {
+    if (world_.size() < 2) return;
+    constexpr std::int64_t side = 512;
+    auto const compute = device_.make_stream(StreamKind::compute);
+    std::size_t const bytes = side * side * bytes_of(options_.precision);
+    Arena arena(device_, 3 * bytes);
+    device_.fill_bytes(arena.at(0), 0, 3 * bytes, *compute);
+    compute->synchronize();
+    GemmArgs args;
+    args.a = arena.at(0), args.b = arena.at(bytes), args.c = arena.at(2 * bytes);
+    args.m = args.n = args.k = args.lda = args.ldb = args.ldc = side;
+    args.input_dtype = args.output_dtype = options_.precision;
+    Call call(device_, *stream_, world_, OpKind::all_reduce, 16e6);
+    double const beside_us = once_us(call);
+    auto const products = [&](int count) {
+      double const start = now_us();
+      for (int i = 0; i < count; ++i) device_.kernels().gemm(*compute, args);
+      compute->synchronize();
+      return now_us() - start;
+    };
+    products(2);
+    int const count = static_cast<int>(std::clamp(agree_.maximum(0.5 * beside_us / products(1)), 1.0, 1000.0));
+    std::vector<double> shares;
+    for (int i = 0; i < 7; ++i) {
+      agree_.barrier();
+      double const alone = agree_.mean(products(count));
+      agree_.barrier();
+      call.start();
+      double const beside = agree_.mean(products(count));
+      stream_->synchronize();
+      shares.push_back(beside / alone - 1);
+    }
+    std::ranges::sort(shares);
+    out_.overlap_slowdown = std::max(0.0, shares[shares.size() / 2]);
+  }
+
+  Device& device_;
+  Communicator& world_;
+  RankAgreement& agree_;
+  CalibrationOptions const& options_;
+  MachineMeasurement& out_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+void measure_network(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
+                     MachineMeasurement& out) {
+  out.communication = world.backend();
+  if (world.size() > 1) NetworkMeter(device, world, agree, options, out).run();
+}
+
+}  // namespace shardbench

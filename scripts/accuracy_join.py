@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Joins predicted and measured rows of the same configuration: accuracy_join.py OUT.csv PLACE=PREFIX...
+Each PREFIX-predicted.csv and PREFIX-measured.csv are outputs of `shardbench simulate` and `run`; a place without them is left out.
+Writes one row a configuration and prints the mean absolute error, the worst row and how many pairs are in the right order."""
+import csv
+import itertools
+import os
+import sys
+
+KEYS = ("model", "layers", "seq", "micro_batch", "global_batch", "precision", "ranks", "dp", "tp", "pp", "zero_stage",
+        "sequence_parallel", "schedule")
+
+
+def rows_of(path):
+    """key -> row of a report; the last one counts."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return {tuple(row[k] for k in KEYS): row for row in csv.DictReader(file) if row["step_ms_p50"]}
+
+
+def half_width(row):
+    """About the 95% confidence of a median: 1.25 standard errors of a mean, twice; in ms."""
+    n = max(int(float(row["iterations"] or 1)), 1)
+    return 2 * 1.25 * float(row["step_cv_pct"] or 0) / 100 * float(row["step_ms_p50"]) / n ** 0.5
+
+
+def join(place, prefix):
+    predicted, measured = rows_of(prefix + "-predicted.csv"), rows_of(prefix + "-measured.csv")
+    joined = []
+    for key, row in measured.items():
+        if key not in predicted:
+            continue
+        real, told = float(row["step_ms_p50"]), float(predicted[key]["step_ms_p50"])
+        joined.append(dict(zip(KEYS, key)) | {
+            "place": place, "measured_ms": f"{real:.3f}", "measured_half_width_ms": f"{half_width(row):.3f}",
+            "predicted_ms": f"{told:.3f}", "error_pct": f"{100 * (told / real - 1):.2f}"})
+    return joined
+
+
+def order(rows):
+    """(pairs whose measured intervals are apart, those of them that the prediction orders alike)"""
+    apart = right = 0
+    for a, b in itertools.combinations(rows, 2):
+        gap = float(a["measured_ms"]) - float(b["measured_ms"])
+        if abs(gap) <= float(a["measured_half_width_ms"]) + float(b["measured_half_width_ms"]):
+            continue
+        apart += 1
+        right += (float(a["predicted_ms"]) - float(b["predicted_ms"])) * gap > 0
+    return apart, right
+
+
+def report(place, rows):
+    errors = [abs(float(row["error_pct"])) for row in rows]
+    worst = rows[errors.index(max(errors))]
+    apart, right = order(rows)
+    print(f"{place}: {len(rows)} configurations, mean absolute error {sum(errors) / len(errors):.1f}%, median "
+          f"{sorted(errors)[len(errors) // 2]:.1f}%, worst {worst['error_pct']}% ({worst['model']} seq {worst['seq']} dp {worst['dp']} tp "
+          f"{worst['tp']} pp {worst['pp']} zero {worst['zero_stage']}); {right} of {apart} pairs in the right order")
+
+
+def main(arguments):
+    if len(arguments) < 2 or any("=" not in a for a in arguments[1:]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    joined = []
+    for place, prefix in (argument.split("=", 1) for argument in arguments[1:]):
+        rows = join(place, prefix)
+        if rows:
+            report(place, rows)
+        joined += rows
+    if not joined:
+        print("accuracy_join: no configuration has both a prediction and a measurement", file=sys.stderr)
+        return 1
+    os.makedirs(os.path.dirname(arguments[0]) or ".", exist_ok=True)
+    with open(arguments[0], "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=["place", *KEYS, "measured_ms", "measured_half_width_ms", "predicted_ms", "error_pct"],
+                                lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(joined)
+    print(f"{len(joined)} rows in {arguments[0]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""calibrate reads logs and topologies and writes profiles that simulate takes; run --source replayed needs one process for any cut."""
+import os
+import unittest
+
+from cli import DATA, QUICK, CliTest
+
+
+class Calibrate(CliTest):
+    def log(self, name):
+        return os.path.join(DATA, "nccl_logs", name)
+
+    def test_logs_are_printed_with_what_is_suspicious_and_a_fit(self):
+        text = self.call("calibrate", "--nccl-log", self.log("allreduce_4xRTX4090_pcie.log"), self.log("allreduce_2rank_sharedgpu_tagged_rep1.log"))
+        for part in ("all_reduce, 4 ranks", "fit: latency", "shared device, not a link measurement", "no fit: "):
+            self.assertIn(part, text)
+        text = self.call("calibrate", "--nccl-log", self.log("allreduce_1node_8xH100_nvls_indented.log"), "--link", "450")
+        self.assertIn("in-network reduction or tree", text)
+
+    def test_a_failed_run_fails(self):
+        self.call("calibrate", "--nccl-log", self.log("oldformat_allgather_8xV100_failed_4GiB.log"), expect=1)
+
+    def test_a_log_becomes_part_of_a_system(self):
+        out = self.path("pcie.yaml")
+        self.call("calibrate", "--nccl-log", self.log("allreduce_4xRTX4090_pcie.log"), "--system", "pcie-box", "--out", out)
+        text = self.call("simulate", *self.model, "--tp", "4", "--system", out)
+        self.assertIn("with measured collectives", text)
+        self.assertIn("no log supports a fit", self.refused_after_output(
+            "calibrate", "--nccl-log", self.log("reduce_1rank_header_shift.log"), "--system", "pcie-box", "--out", out))
+
+    def refused_after_output(self, *words):
+        import subprocess
+        from cli import BINARY
+        done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2)
+        return done.stderr
+
+    def test_topologies(self):
+        text = self.call("calibrate", "--topo", os.path.join(DATA, "topology", "topo_8xA40.txt"))
+        self.assertIn("(GPU0,GPU1: NV4)", text)
+
+    def test_bad_input(self):
+        log = self.log("allreduce_4xRTX4090_pcie.log")
+        for words in (("calibrate",), ("calibrate", "--out", self.path("x.csv")), ("calibrate", "--nccl-log", self.path("none.log")),
+                      ("calibrate", "--nccl-log", log, "--out", self.path("x.yaml")), ("calibrate", "--nccl-log", log, "--ranks", "2"),
+                      ("calibrate", "--out", "/no/such/folder/x.yaml"), ("run", *self.model, "--source", "told"),
+                      ("run", *self.model, "--source", "replayed"), ("run", *self.model, "--system", "h100-sxm"),
+                      ("run", *self.model, "--source", "replayed", "--system", "h100-sxm", "--check")):
+            self.refused(*words)
+
+    def test_replay_is_one_process_for_any_cut(self):
+        out = self.path("replay.csv")
+        for cut in (("--tp", "4"), ("--dp", "8", "--zero", "1"), ("--pp", "4", "--global-batch", "8")):
+            self.call("run", *self.model, *QUICK, *cut, "--source", "replayed", "--system", "pcie-box", "--device", "cpu", "--out", out)
+        rows = self.rows(out)
+        self.assertEqual([row["source"] for row in rows], ["replayed"] * 3)
+        for row in rows:
+            self.assertEqual(row["outcome"], "passed", row["reason"])
+            self.assertGreater(float(row["compute_ms"]), 0)
+            self.assertGreater(float(row["step_ms_p50"]), float(row["compute_ms"]))
+        self.assertEqual([row["ranks"] for row in rows], ["4", "8", "4"])
+        self.assertIn("--source replayed --system pcie-box", rows[0]["command"])
+
+
+if __name__ == "__main__":
+    unittest.main()
