@@ -73,7 +73,7 @@ std::span<CommandInfo const> command_table() {
        "shardbench sweep --model gpt2 --layers 4 --seq 128 --global-batch 8 --dp 1,2,4 --tp 1,2,4 --pp 1,2,4 --ranks 4 "
        "--check --out sweep.csv",
        {"*"},
-       {"out", "json", "spec", "resume", "timeout", "mpirun-arg"},
+       {"out", "json", "spec", "resume", "timeout", "mpirun-arg", "source", "system", "stack"},
        {},
        sweep_command},
       {"simulate",
@@ -116,7 +116,14 @@ std::span<CommandInfo const> command_table() {
        {},
        calibrate_command},
       {"doctor", "what this machine has, and what is missing", "shardbench doctor", {}, {}, {}, doctor_command},
-      {"worker", "runs a list of points for `sweep`", "", {}, {"points", "out", "json"}, {}, worker_command, true},
+      {"worker",
+       "runs a list of points for `sweep`",
+       "",
+       {},
+       {"points", "out", "json", "source", "system", "stack"},
+       {},
+       worker_command,
+       true},
   };
   return table;
 }

@@ -12,8 +12,8 @@
 namespace shardbench {
 namespace {
 
-FinishedPoint skipped_point(Job& job, Experiment const& e, std::string reason) {
-  FinishedPoint point{start_row(e, Source::measured), {}};
+FinishedPoint skipped_point(Job& job, Experiment const& e, std::string reason, Source source) {
+  FinishedPoint point{start_row(e, source), {}};
   set_place(point.row, job);
   point.row.outcome = Outcome::skipped;
   point.row.reason = one_line(std::move(reason));
@@ -22,14 +22,15 @@ FinishedPoint skipped_point(Job& job, Experiment const& e, std::string reason) {
 
 }  // namespace
 
-FinishedPoint finish_point(Job& job, Experiment const& e) {
+FinishedPoint finish_point(Job& job, Experiment const& e, std::optional<ReplayOptions> const& replay) {
+  Source const source = replay ? Source::replayed : Source::measured;
   try {
-    PointResult result = run_point(job, e, false);
+    PointResult result = replay ? replay_point(job, e, *replay) : run_point(job, e, false);
     return {std::move(result.row), std::move(result.ops)};
   } catch (IllegalConfig const& error) {
-    return skipped_point(job, e, error.what());
+    return skipped_point(job, e, error.what(), source);
   } catch (OutOfMemory const& error) {
-    return skipped_point(job, e, error.what());
+    return skipped_point(job, e, error.what(), source);
   } catch (std::exception const& error) {
     fmt::print(stderr, "shardbench: rank {}: {}\n", job.world().rank(), one_line(error.what()));
     std::fflush(stderr);

@@ -4,6 +4,7 @@
 
 #include "bench/shardbench/job.hpp"
 #include "bench/shardbench/point_outcome.hpp"
+#include "bench/shardbench/replay_point.hpp"
 
 namespace shardbench {
 
@@ -15,7 +16,7 @@ struct FinishedPoint {
 
 /// Runs a point over the job; one that is illegal or does not fit becomes a skipped row. Collective. Anything worse
 /// ends the whole job, with a line on standard error.
-FinishedPoint finish_point(Job& job, Experiment const& experiment);
+FinishedPoint finish_point(Job& job, Experiment const& experiment, std::optional<ReplayOptions> const& replay = {});
 
 /// The row as a JSON object without line breaks.
 std::string json_of(ReportRow const& row);

@@ -6,13 +6,31 @@
 #include "bench/shardbench/row_builder.hpp"
 #include "bench/shardbench/simulated_row.hpp"
 #include "harness/calibrate/replayed.hpp"
+#include "harness/config/field_text.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 
-PointResult replay_point(Job& job, Experiment const& e, std::string const& system, std::string const& stack) {
-  CostModel const model(load_system(system), load_stack(stack));
+std::optional<ReplayOptions> replay_options(Arguments const& arguments) {
+  std::string const source = arguments.has("source") ? arguments.option("source") : "measured";
+  if (source != "measured" && source != "replayed")
+    throw InputError(fmt::format("--source: {} is not measured or replayed", in_quotes(source)));
+  if (source == "measured") {
+    if (arguments.has("system") || arguments.has("stack"))
+      throw InputError("--system: only with --source replayed; a measurement takes the machine it is on");
+    return std::nullopt;
+  }
+  if (!arguments.has("system"))
+    throw InputError(
+        "--source replayed: --system is missing, it tells the communication; `shardbench systems` lists them");
+  ReplayOptions options{arguments.option("system")};
+  if (arguments.has("stack")) options.stack = arguments.option("stack");
+  return options;
+}
+
+PointResult replay_point(Job& job, Experiment const& e, ReplayOptions const& options) {
+  CostModel const model(load_system(options.system), load_stack(options.stack));
   job.use(e.device);
   ReplayedDurations durations(model);
   std::vector<StepProgram> programs;
@@ -26,7 +44,7 @@ PointResult replay_point(Job& job, Experiment const& e, std::string const& syste
   PointResult out;
   StepTotals const totals = total_step(e);
   out.row = start_row(e, Source::replayed);
-  out.row.command += fmt::format(" --source replayed --system {} --stack {}", system, stack);
+  out.row.command += fmt::format(" {}", fmt::join(options.words(), " "));
   set_place(out.row, job);
   set_totals(out.row, totals);
   set_prediction(out.row, prediction, memory_fit(prediction.programs, model.system(), model.stack()), model, totals);

@@ -10,7 +10,6 @@
 #include "bench/shardbench/run_point.hpp"
 #include "bench/shardbench/text.hpp"
 #include "bench/shardbench/trace_file.hpp"
-#include "harness/config/field_text.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
@@ -111,19 +110,15 @@ int run_here(Arguments const& arguments, Experiment const& e) {
 }
 
 /// One process stands for all ranks: what it runs itself is compute, and no launcher is needed.
-int replay_here(Arguments const& arguments, Experiment const& e) {
-  if (!arguments.has("system"))
-    throw InputError(
-        "--source replayed: --system is missing, it tells the communication; `shardbench systems` lists them");
+int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions const& options) {
   if (arguments.has("trace")) throw InputError("--trace: not with --source replayed, whose ranks never ran together");
   if (e.check) throw InputError("--check: not with --source replayed, whose values mean nothing");
   Job job;
   if (job.world().size() != 1)
     throw InputError(
         fmt::format("--source replayed: runs as one process, the launcher started {}", job.world().size()));
-  std::string const stack = arguments.has("stack") ? arguments.option("stack") : "ours";
   try {
-    PointResult const result = replay_point(job, e, arguments.option("system"), stack);
+    PointResult const result = replay_point(job, e, options);
     append_result(arguments.option("out"), result.row, result.ops);
     if (arguments.has("json"))
       fmt::print("{}\n", to_json(std::span(&result.row, 1)));
@@ -135,23 +130,14 @@ int replay_here(Arguments const& arguments, Experiment const& e) {
   }
 }
 
-bool is_replay(Arguments const& arguments) {
-  std::string const source = arguments.has("source") ? arguments.option("source") : "measured";
-  if (source != "measured" && source != "replayed")
-    throw InputError(fmt::format("--source: {} is not measured or replayed", in_quotes(source)));
-  if (source == "measured" && (arguments.has("system") || arguments.has("stack")))
-    throw InputError("--system: only with --source replayed; a measured run takes the machine it is on");
-  return source == "replayed";
-}
-
 }  // namespace
 
 int run_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
   check_device(e);
-  if (is_replay(arguments)) {
+  if (std::optional<ReplayOptions> const replay = replay_options(arguments)) {
     check_outputs(arguments.option("out"));
-    return replay_here(arguments, e);
+    return replay_here(arguments, e, *replay);
   }
   bool const launched = MpiProcess::launched();
   if (!launched || speaks_for_job()) {

@@ -61,7 +61,12 @@ Supervisor::Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions 
     : points_(points), options_(std::move(options)), begin_(std::move(begin)), end_(std::move(end)) {}
 
 bool Supervisor::run(std::vector<std::size_t> const& indices) {
+<<<<<<< HEAD
   std::vector<JobKind> kinds;
+=======
+  if (!options_.replay.empty()) return run_group(1, indices);
+  std::vector<std::int64_t> rank_counts;
+>>>>>>> fb2d813 (run and sweep --source replayed; README of calibrate)
   for (std::size_t const i : indices)
     if (JobKind const kind = kind_of(points_[i].experiment); std::ranges::find(kinds, kind) == kinds.end())
       kinds.push_back(kind);
@@ -85,6 +90,7 @@ bool Supervisor::run_job(std::int64_t ranks, std::vector<std::size_t>& waiting) 
   std::vector<std::string> words{"worker", "--points", file.path()};
   if (!options_.out.empty()) words.insert(words.end(), {"--out", options_.out});
   if (options_.json) words.emplace_back("--json");
+  words.insert(words.end(), options_.replay.begin(), options_.replay.end());
   ChildJob job(launch_of(ranks, options_.mpirun_arguments, words));
   std::optional<std::size_t> current;
   double patience = options_.timeout_seconds + start_seconds;
@@ -127,8 +133,9 @@ bool Supervisor::run_job(std::int64_t ranks, std::vector<std::size_t>& waiting) 
 }
 
 void Supervisor::give_up(std::size_t index, Outcome outcome, std::string const& reason) {
-  ReportRow row = start_row(points_[index].experiment, Source::measured);
+  ReportRow row = start_row(points_[index].experiment, options_.replay.empty() ? Source::measured : Source::replayed);
   row.outcome = outcome;
+  row.command = points_[index].command;
   row.reason = reason;
   // No rank is left to ask for its MPI and BLAS.
   set_fingerprint(row, take_fingerprint("", ""), row.experiment.ranks);

@@ -13,6 +13,8 @@ struct SupervisorOptions {
   bool json = false;  ///< workers send each row too
   double timeout_seconds = 300;
   std::vector<std::string> mpirun_arguments;
+  std::vector<std::string> replay =
+      {};  ///< flags of a replay, which takes one process whatever the ranks; empty: measured
 };
 
 /// Runs points in worker jobs, one job for all points of a rank count (and of one choice for NCCL) while all goes well; the configuration that

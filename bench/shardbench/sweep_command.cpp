@@ -9,6 +9,7 @@
 #include "bench/shardbench/outputs.hpp"
 #include "bench/shardbench/point_worker.hpp"
 #include "bench/shardbench/progress.hpp"
+#include "bench/shardbench/replay_point.hpp"
 #include "bench/shardbench/supervisor.hpp"
 #include "bench/shardbench/text.hpp"
 #include "harness/config/field_text.hpp"
@@ -39,7 +40,12 @@ class Sweep {
         out_(arguments.option("out")),
         json_(arguments.has("json")),
         human_(json_ ? stderr : stdout),
-        points_(sweep_points(arguments)) {
+        points_(sweep_points(arguments)),
+        replay_(replay_options(arguments)) {
+    if (replay_ && MpiProcess::launched())
+      throw InputError("--source replayed: runs as one process, not under a launcher");
+    for (SweepPoint& point : points_)
+      if (replay_) point.command += fmt::format(" {}", fmt::join(replay_->words(), " "));
     if (arguments.has("timeout"))
       timeout_seconds_ = parse_number("timeout", arguments.option("timeout"), 0.001, number_limit);
     for (SweepPoint const& point : points_)
@@ -66,7 +72,8 @@ class Sweep {
     std::vector<std::size_t> const runnable = start(true);
     announce(runnable.size());
     Progress progress(human_, runnable.size());
-    SupervisorOptions options{out_, json_, timeout_seconds_, arguments_.mpirun_arguments};
+    SupervisorOptions options{out_, json_, timeout_seconds_, arguments_.mpirun_arguments,
+                              replay_ ? replay_->words() : std::vector<std::string>()};
     Supervisor supervisor(
         points_, std::move(options), [&](std::size_t i) { progress.begin(points_[i].name); },
         [&](std::size_t i, PointOutcome const& outcome, std::string const& row) {
@@ -120,9 +127,10 @@ class Sweep {
   }
 
   void skip(std::size_t i, bool writes) {
-    ReportRow row = start_row(points_[i].experiment, Source::measured);
+    ReportRow row = start_row(points_[i].experiment, replay_ ? Source::replayed : Source::measured);
     row.outcome = Outcome::skipped;
     row.reason = points_[i].skipped;
+    row.command = points_[i].command;
     if (!fingerprint_) fingerprint_ = take_fingerprint(blas_description(), MpiProcess::library_version());
     set_fingerprint(row, *fingerprint_, row.experiment.ranks);
     row.ranks_per_core.reset();  // nothing ran
@@ -192,6 +200,7 @@ class Sweep {
   std::FILE* human_;
   double timeout_seconds_ = 300;
   std::vector<SweepPoint> points_;
+  std::optional<ReplayOptions> replay_;
   std::map<std::size_t, bool> done_before_;
   std::vector<std::optional<PointOutcome>> outcomes_;
   std::vector<std::string> rows_;  ///< JSON, when asked for

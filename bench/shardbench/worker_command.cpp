@@ -28,6 +28,7 @@ int worker_command(Arguments const& arguments) {
   std::ifstream file(arguments.option("points"));
   if (!file) throw InputError(fmt::format("--points: {} cannot be read", arguments.option("points")));
   Job job;
+  std::optional<ReplayOptions> const replay = replay_options(arguments);
   for (std::string line; std::getline(file, line);) {
     auto const [index, experiment] = point_of_line(line);
     auto const speak = [&](WorkerMessage message) {
@@ -38,7 +39,7 @@ int worker_command(Arguments const& arguments) {
     };
     speak({});
     if (job.first()) fault_for_tests(index);
-    FinishedPoint const finished = finish_point(job, experiment);
+    FinishedPoint const finished = finish_point(job, experiment, replay);
     if (job.first()) append_result(arguments.option("out"), finished.row, finished.ops);
     speak({.index = index,
            .done = true,

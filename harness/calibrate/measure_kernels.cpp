@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -19,8 +20,7 @@ std::vector<Experiment> sample_steps(Device& device, Dtype precision) {
   bool const host = device.info().backend != "cuda";
   std::vector<Experiment> steps;
   for (char const* model : {"gpt2", "smollm-360m"})
-    for (char const* seq :
-         host ? std::initializer_list<char const*>{"32", "256"} : std::initializer_list<char const*>{"512", "1024"}) {
+    for (char const* seq : host ? std::array{"32", "256"} : std::array{"512", "1024"}) {
       Experiment e;
       set_field(e, "model", model);
       set_field(e, "layers", "2");

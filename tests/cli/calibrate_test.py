@@ -61,6 +61,17 @@ class Calibrate(CliTest):
         self.assertEqual([row["ranks"] for row in rows], ["4", "8", "4"])
         self.assertIn("--source replayed --system pcie-box", rows[0]["command"])
 
+    def test_a_sweep_replays_and_resumes(self):
+        out = self.path("sweep.csv")
+        words = ("sweep", *self.model, *QUICK, "--tp", "1,2,3", "--dp", "2", "--source", "replayed", "--system", "pcie-box", "--device", "cpu",
+                 "--out", out)
+        self.call(*words)
+        rows = self.rows(out)
+        self.assertEqual({(row["tp"], row["source"], row["outcome"]) for row in rows},
+                         {("1", "replayed", "passed"), ("2", "replayed", "passed"), ("3", "replayed", "skipped")})
+        self.call(*words, "--resume")
+        self.assertEqual(len([row for row in self.rows(out) if row["outcome"] == "passed"]), 2)
+
 
 if __name__ == "__main__":
     unittest.main()
