@@ -37,8 +37,8 @@ double gemm_loss(DeviceProfile const& device, MachineMeasurement const& m) {
   return sum;
 }
 
-/// Coordinate search: each parameter in turn is moved by a factor that shrinks.
-void fit_gemm(DeviceProfile& device, MachineMeasurement const& m) {
+/// Coordinate search from where the parameters stand: each in turn is moved by a factor that shrinks. Returns the loss.
+double search_gemm(DeviceProfile& device, MachineMeasurement const& m) {
   GemmProfile& g = device.gemm[m.precision];
   struct Knob {
     double* value;
@@ -62,6 +62,23 @@ void fit_gemm(DeviceProfile& device, MachineMeasurement const& m) {
         }
       if (best >= before) break;
     }
+  return best;
+}
+
+/// The best of searches from several places: the loss has valleys.
+void fit_gemm(DeviceProfile& device, MachineMeasurement const& m) {
+  GemmProfile const start = device.gemm[m.precision];
+  GemmProfile best = start;
+  double least = HUGE_VAL;
+  for (double const k_overhead : {1.0, 20.0, 150.0})
+    for (double const penalty : {0.005, 0.05, 0.2})
+      for (double const launch_us : {0.5, 5.0}) {
+        GemmProfile& g = device.gemm[m.precision] = start;
+        g.k_overhead = k_overhead, g.small_tile_penalty = penalty, g.launch_us = launch_us;
+        double const loss = search_gemm(device, m);
+        if (loss < least) least = loss, best = g;
+      }
+  device.gemm[m.precision] = best;
 }
 
 double best_tflops(MachineMeasurement const& m) {

@@ -32,11 +32,11 @@ class BadInput(unittest.TestCase):
 
 
 class Cluster(unittest.TestCase):
-    rate_bits = 100e6
+    rate_bits = 400e6
 
     @classmethod
     def setUpClass(cls):
-        call("up", "--nodes", "2", "--rate", "100mbit", "--delay", "300us", "--name", NAME)
+        call("up", "--nodes", "2", "--rate", "400mbit", "--delay", "300us", "--name", NAME)
 
     @classmethod
     def tearDownClass(cls):
@@ -56,7 +56,7 @@ class Cluster(unittest.TestCase):
         self.assertGreater(float(row["step_ms_min"]), 1e3 * float(row["payload_bytes_dp"]) * 8 / self.rate_bits)
 
     def test_status_tells_what_is_up(self):
-        self.assertIn("2 nodes, 100mbit, 300us", call("status", "--name", NAME).stdout)
+        self.assertIn("2 nodes, 400mbit, 300us", call("status", "--name", NAME).stdout)
         self.assertEqual(call("up", "--name", NAME, check=False).returncode, 2)
 
 
