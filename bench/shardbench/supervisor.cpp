@@ -61,12 +61,8 @@ Supervisor::Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions 
     : points_(points), options_(std::move(options)), begin_(std::move(begin)), end_(std::move(end)) {}
 
 bool Supervisor::run(std::vector<std::size_t> const& indices) {
-<<<<<<< HEAD
-  std::vector<JobKind> kinds;
-=======
   if (!options_.replay.empty()) return run_group(1, indices);
-  std::vector<std::int64_t> rank_counts;
->>>>>>> fb2d813 (run and sweep --source replayed; README of calibrate)
+  std::vector<JobKind> kinds;
   for (std::size_t const i : indices)
     if (JobKind const kind = kind_of(points_[i].experiment); std::ranges::find(kinds, kind) == kinds.end())
       kinds.push_back(kind);

@@ -48,7 +48,6 @@ struct DeviceProfile {
 /// A level of the network, innermost first. Bandwidths are of one device, in one direction.
 struct NetworkLevel {
   std::string name;
-<<<<<<< HEAD
   std::int64_t devices = 0;         ///< in one domain of this level, 0: all there are
   double bandwidth_gb_per_s = 0;    ///< what the links carry by their data sheet
   double efficiency = 0;            ///< share of it that a large ring collective reaches
@@ -62,22 +61,7 @@ struct NetworkLevel {
   double in_switch_efficiency = 0;  ///< share of the bandwidth at which the buffer of an in-switch all-reduce passes
   double in_switch_start_us = 0;    ///< fixed time of an in-switch all-reduce
   double oversubscription = 1;      ///< above 1 the level carries that much less when all send
-=======
-  std::int64_t devices = 0;       ///< in one domain of this level, 0: all there are
-  double bandwidth_gb_per_s = 0;  ///< what the links carry by their data sheet
-  double efficiency = 0;          ///< share of it that a large ring collective reaches
-  double message_efficiency = 0;  ///< share that one large message reaches
-  double exchange_efficiency = 0; ///< share that a large all-to-all reaches
-  double start_us = 0;            ///< fixed time of a collective
-  double latency_us = 0;          ///< of one step of a ring
-  double tree_us = 0;             ///< of a tree all-reduce each time the domains double
-  double ramp_us = 0;             ///< r: a wire time of W us takes W + sqrt(r W) while pipelines fill
-  bool in_switch = false;         ///< the switches can sum (NVLS, SHARP)
-  double in_switch_efficiency = 0; ///< share of the bandwidth at which the buffer of an in-switch all-reduce passes
-  double in_switch_start_us = 0;   ///< fixed time of an in-switch all-reduce
-  double oversubscription = 1;    ///< above 1 the level carries that much less when all send
   std::vector<MeasuredTimes> measured;  ///< of groups within one domain of this level; before any formula
->>>>>>> 5abe0ff (calibrate measures this machine into a profile whose measured times go before the formulas; run --source replayed; accuracy on this machine as a script)
   std::string source;
 };
 
