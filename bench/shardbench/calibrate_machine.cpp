@@ -72,7 +72,7 @@ int calibrate_here(Arguments const& arguments, Experiment const& e, Dtype precis
   Job job;
   if (e.ranks > 0 && job.world().size() != e.ranks)
     throw InputError(fmt::format("--ranks: {} asked for, the launcher started {}", e.ranks, job.world().size()));
-  job.use(e.device);
+  job.use(e);
   MachineMeasurement const m = measure_machine(job, precision);
   if (!job.first()) return 0;
   std::string const path = arguments.option("out");
@@ -92,7 +92,7 @@ int calibrate_here(Arguments const& arguments, Experiment const& e, Dtype precis
 
 int calibrate_machine(Arguments const& arguments) {
   Experiment const e = fields_of(arguments);
-  check_device(e.device);
+  check_device(e);
   if (!arguments.option("out").ends_with(".yaml"))
     throw InputError(
         fmt::format("--out: {} does not end in .yaml, as a system profile does", in_quotes(arguments.option("out"))));

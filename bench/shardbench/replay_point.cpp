@@ -31,7 +31,7 @@ std::optional<ReplayOptions> replay_options(Arguments const& arguments) {
 
 PointResult replay_point(Job& job, Experiment const& e, ReplayOptions const& options) {
   CostModel const model(load_system(options.system), load_stack(options.stack));
-  job.use(e.device);
+  job.use(e);
   ReplayedDurations durations(model);
   std::vector<StepProgram> programs;
   for (std::int64_t const rank : representative_ranks(e)) {
