@@ -7,7 +7,7 @@ import itertools
 import os
 import sys
 
-KEYS = ("model", "layers", "seq", "micro_batch", "global_batch", "precision", "ranks", "dp", "tp", "pp", "zero_stage",
+KEYS = ("model", "layers", "scope", "seq", "micro_batch", "global_batch", "precision", "ranks", "dp", "tp", "pp", "zero_stage",
         "sequence_parallel", "schedule")
 
 

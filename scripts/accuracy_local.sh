@@ -1,45 +1,47 @@
 #!/usr/bin/env bash
 # How far predictions are off on this machine: calibrates it, then simulates and measures the same configurations of dp, tp, pp, zero
 # and sequence parallelism, within the machine and, as root, between two nodes joined by a slow link.
-#   scripts/accuracy_local.sh [--quick] [--ranks 2] [--rate 1gbit] [--delay 200us] [--out results/accuracy/local.csv]
+#   scripts/accuracy_local.sh [--quick] [--rate 1gbit] [--delay 200us] [--keep DIR] [--out results/accuracy/local.csv]
 # Needs a quiet machine: other load makes both sides of the comparison wrong.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=${SHARDBENCH_BIN:-build/bin}
-quick=no ranks=2 rate=1gbit delay=200us out=results/accuracy/local.csv
+quick=no rate=1gbit delay=200us keep='' out=results/accuracy/local.csv
 fail() { echo "accuracy_local: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=yes; shift ;;
-    --ranks | --rate | --delay | --out) [ $# -gt 1 ] || fail "$1: a value is missing"; declare "${1#--}=$2"; shift 2 ;;
+    --rate | --delay | --keep | --out) [ $# -gt 1 ] || fail "$1: a value is missing"; declare "${1#--}=$2"; shift 2 ;;
     -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) fail "unknown flag '$1'; allowed: --quick --ranks --rate --delay --out" ;;
+    *) fail "unknown flag '$1'; allowed: --quick --rate --delay --keep --out" ;;
   esac
 done
-[[ $ranks =~ ^(2|4)$ ]] || fail "--ranks: '$ranks' is not 2 or 4"
 [ -x "$bin/shardbench" ] || fail "no $bin/shardbench; scripts/build.sh makes it"
-work=$(mktemp -d)
+work=${keep:-$(mktemp -d)}
+mkdir -p "$work" && rm -f "$work"/{host,link}*
 cluster="accu$$"
-trap 'scripts/netns_cluster.sh down --name "$cluster" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+trap 'scripts/netns_cluster.sh down --name "$cluster" >/dev/null 2>&1 || true; [ -n "$keep" ] || rm -rf "$work"' EXIT
 
-# Every cut of the ranks in one axis, with its knobs, at several sizes.
-configurations() {
-  local size cut sizes cuts
-  sizes=("--model gpt2 --layers 2 --seq 128 --global-batch 4" "--model gpt2 --layers 4 --seq 64 --global-batch 8"
-         "--model smollm-360m --layers 3 --seq 128 --global-batch 4")
-  cuts=("--dp $ranks" "--dp $ranks --zero 1" "--dp $ranks --zero 2" "--dp $ranks --zero 3" "--tp $ranks" "--tp $ranks --sequence-parallel"
-        "--pp $ranks" "--pp $ranks --schedule gpipe")
-  [ "$ranks" = 2 ] || cuts+=("--dp 2 --tp 2" "--dp 2 --pp 2" "--tp 2 --pp 2")
-  [ "$quick" = no ] || sizes=("${sizes[0]}")
-  for size in "${sizes[@]}"; do
-    for cut in "${cuts[@]}"; do
-      # smollm-360m has 15 heads: its tensors cannot be cut in two or four; 3 layers do not fill four stages.
-      [[ $size != *smollm* || $cut != *--tp* ]] || continue
-      [[ $size != *smollm* || $cut != "--pp 4"* ]] || continue
-      [[ $size != *"layers 2"* || $cut != "--pp 4"* ]] || continue
-      echo "$size $cut"
-    done
-  done
+# Cuts in one axis, with their knobs, of shapes that calibrate does not measure; between nodes only what a slow link carries in time.
+configurations() { # PLACE
+  local narrow="--model gpt2 --layers 2 --seq 64 --global-batch 4 --scope layer" wide="--model gpt2-medium --layers 2 --seq 32 --global-batch 4 --scope layer"
+  local whole="--model gpt2 --layers 2 --seq 96 --global-batch 2" grouped="--model qwen3-0.6b --layers 1 --seq 64 --global-batch 4 --scope layer"
+  local all=("--dp 2" "--dp 2 --zero 1" "--dp 2 --zero 2" "--dp 2 --zero 3" "--tp 2" "--tp 2 --sequence-parallel" "--pp 2" "--pp 2 --schedule gpipe")
+  local some=("--dp 2 --zero 1" "--tp 2 --sequence-parallel" "--pp 2") few=("--dp 2" "--dp 2 --zero 3" "--tp 2")
+  combine "$narrow" "${all[@]}"
+  [ $quick = no ] || return 0
+  if [ "$1" = link ]; then
+    combine "$wide" "${some[@]}"
+  else
+    combine "$wide" "${all[@]}"
+    combine "$whole" "${some[@]}"
+    combine "$grouped" "${few[@]}"
+  fi
+}
+combine() { # SIZE CUT...
+  local size=$1 cut
+  shift
+  for cut in "$@"; do echo "$size $cut"; done
 }
 
 # measure PLACE RUNNER...: calibrates, then each configuration simulated and measured, one after the other.
@@ -53,18 +55,18 @@ measure() {
     "$bin/shardbench" simulate $flags --system "$work/$place.yaml" --out "$work/$place-predicted.csv" >"$work/one.log" 2>&1 ||
       { echo "simulate $flags: $(tail -1 "$work/one.log")" >&2; continue; }
     # shellcheck disable=SC2086
-    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 15 --max-seconds 20 --out "$work/$place-measured.csv" \
+    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 3.5 --out "$work/$place-measured.csv" \
       >"$work/one.log" 2>&1 || { echo "run $flags: $(tail -1 "$work/one.log")" >&2; continue; }
     n=$((n + 1))
     echo "$place $n: $flags"
-  done < <(configurations)
+  done < <(configurations "$place")
 }
 
-measure host scripts/mpirun.sh "$ranks"
+measure host scripts/mpirun.sh 2
 why=$(scripts/netns_cluster.sh check) && shaped=yes || shaped=no
-if [ $shaped = yes ]; then
+if [ "$shaped" = yes ]; then
   scripts/netns_cluster.sh up --nodes 2 --rate "$rate" --delay "$delay" --name "$cluster"
-  measure link scripts/netns_cluster.sh run --ranks "$ranks" --name "$cluster" --
+  measure link scripts/netns_cluster.sh run --ranks 2 --name "$cluster" --
 else
   echo "between nodes: left out, $why"
 fi

@@ -101,13 +101,23 @@ step_sanitizer() {
   "$tool" --error-exitcode 9 "$(bin shardbench)" run --model gpt2 --layers 1 --seq 32 --global-batch 1 --device cuda \
     --scope layer --warmup 0 --max-iterations 1 && echo "memcheck clean"
 }
-# Shards of larger models on this one device; only a build that knows the source can.
+# Shards of larger models: the compute of one rank on this device, the network of a machine of such devices.
+replay_system() {
+  case $gpu in
+    *A100*) echo a100-80gb-sxm ;;
+    *H200*) echo h200-sxm ;;
+    *B200*) echo b200 ;;
+    *) echo h100-sxm ;;
+  esac
+}
 step_replayed() {
-  "$(bin shardbench)" run --help 2>/dev/null | grep -q -e '--source' || { echo "not in this build"; return 77; }
-  "$(bin shardbench)" sweep --source replayed --model llama3.1-8b --layers 4 --seq 4096 --precision bf16 --tp 1,2,4,8 \
-    --device cuda --out "$out/replayed.csv" &&
-    "$(bin shardbench)" sweep --source replayed --model llama3.1-70b --layers 2 --seq 4096 --precision bf16 --tp 2,4,8 \
-      --device cuda --out "$out/replayed.csv" && column_of "$out/replayed.csv" step_ms_p50
+  local system
+  local -a short
+  system=$(replay_system)
+  short=(--source replayed --system "$system" --scope layer --layers 2 --seq 4096 --precision bf16 --tp "1,2,4,8" --sequence-parallel
+    --warmup 2 --max-iterations 5 --max-seconds 3 --device cuda --out "$out/replayed.csv")
+  "$(bin shardbench)" sweep --model llama3.1-8b "${short[@]}" && "$(bin shardbench)" sweep --model llama3.1-70b "${short[@]}" &&
+    column_of "$out/replayed.csv" step_ms_p50 | sed "s/^/network of $system, /"
 }
 
 steps='setup 150 step_setup

@@ -6,6 +6,7 @@
 
 #include "harness/calibrate/nccl_review.hpp"
 #include "harness/comm/communicator.hpp"
+#include "harness/config/system_profile.hpp"
 #include "harness/program/step_program.hpp"
 #include "kernels/core/device.hpp"
 
@@ -50,7 +51,8 @@ struct MachineMeasurement {
   double launch_us = 0;         ///< of an empty operation
   double overlap_slowdown = 0;  ///< how much slower products are while an all-reduce runs beside them, as a share
   std::vector<GemmSample> gemm;
-  std::vector<MeasuredCurve> kernels;  ///< products left out
+  std::vector<MeasuredCurve> kernels;      ///< of whole layers, products left out
+  std::vector<MeasuredProducts> products;  ///< of whole layers
   std::vector<MeasuredLevel> levels;
 };
 

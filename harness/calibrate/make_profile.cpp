@@ -100,6 +100,7 @@ DeviceProfile make_device(MachineMeasurement const& m) {
   d.gemm[m.precision] = {
       0.9, 10, 0, 0.05, 1, 1, "products measured by calibrate; the best of them is taken for the peak"};
   fit_gemm(d, m);
+  d.products = m.products;
   for (MeasuredCurve const& curve : m.kernels) {
     MeasuredTimes times{std::string(to_string(curve.kind)), 1, {}};
     for (NcclPoint const& p : curve.points) times.points.push_back({p.bytes, p.time_us});

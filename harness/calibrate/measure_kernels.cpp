@@ -13,25 +13,57 @@ namespace shardbench {
 namespace {
 
 bool is_attention(OpKind kind) { return kind == OpKind::attention_forward || kind == OpKind::attention_backward; }
-bool is_product(OpKind kind) { return kind == OpKind::gemm || kind == OpKind::grouped_gemm; }
 
-/// Steps that together run every kind of operation, at two sizes each.
+struct Sample {
+  char const *model, *layers, *seq, *scope, *tp, *dp;
+};
+
+/// Steps that together run every kind of operation at several sizes: whole models for the head and the loss, layers of
+/// two families at three lengths, shards of tensor and data parallelism.
+constexpr Sample host_samples[] = {
+    {"gpt2", "1", "32", "model", "1", "1"},        {"gpt2", "1", "128", "model", "2", "1"},
+    {"smollm-360m", "1", "64", "model", "1", "1"}, {"gpt2", "2", "32", "layer", "1", "1"},
+    {"gpt2", "2", "128", "layer", "1", "1"},       {"gpt2", "2", "512", "layer", "1", "1"},
+    {"gpt2", "2", "128", "layer", "2", "1"},       {"gpt2", "2", "256", "layer", "4", "1"},
+    {"smollm-360m", "2", "32", "layer", "1", "1"}, {"smollm-360m", "2", "256", "layer", "1", "1"},
+    {"smollm-360m", "2", "128", "layer", "1", "2"}};
+constexpr Sample device_samples[] = {
+    {"gpt2", "2", "512", "model", "1", "1"},         {"gpt2", "2", "1024", "model", "1", "1"},
+    {"smollm-360m", "2", "512", "model", "1", "1"},  {"smollm-360m", "2", "2048", "model", "1", "1"},
+    {"llama3.1-8b", "2", "1024", "layer", "1", "1"}, {"llama3.1-8b", "2", "4096", "layer", "8", "1"},
+    {"gpt2-xl", "2", "1024", "layer", "5", "1"},     {"gpt2-xl", "2", "1024", "layer", "1", "2"}};
+
 std::vector<Experiment> sample_steps(Device& device, Dtype precision) {
-  bool const host = device.info().backend != "cuda";
   std::vector<Experiment> steps;
-  for (char const* model : {"gpt2", "smollm-360m"})
-    for (char const* seq : host ? std::array{"32", "256"} : std::array{"512", "1024"}) {
-      Experiment e;
-      set_field(e, "model", model);
-      set_field(e, "layers", "2");
-      set_field(e, "seq", seq);
-      set_field(e, "precision", to_string(precision));
-      set_field(e, "max-iterations", "3");
-      set_field(e, "warmup", "1");
-      resolve(e);
-      steps.push_back(std::move(e));
-    }
+  auto const add = [&](Sample const& sample) {
+    Experiment e;
+    set_field(e, "model", sample.model);
+    set_field(e, "layers", sample.layers);
+    set_field(e, "seq", sample.seq);
+    set_field(e, "scope", sample.scope);
+    set_field(e, "tp", sample.tp);
+    set_field(e, "dp", sample.dp);
+    set_field(e, "precision", to_string(precision));
+    e.parallel.zero_stage = e.parallel.dp > 1 ? 1 : 0;
+    e.parallel.sequence_parallel = e.parallel.tp == 4;
+    e.max_iterations = 2, e.warmup = 1;
+    resolve(e);
+    steps.push_back(std::move(e));
+  };
+  if (device.info().backend == "cuda")
+    for (Sample const& sample : device_samples) add(sample);
+  else
+    for (Sample const& sample : host_samples) add(sample);
   return steps;
+}
+
+/// Shapes of the products, by label.
+std::map<std::size_t, GemmShape> products_of(StepProgram const& program) {
+  std::map<std::size_t, GemmShape> shapes;
+  for (Segment const& segment : program.segments)
+    for (Op const& op : segment.ops)
+      if (op.kind == OpKind::gemm) shapes[static_cast<std::size_t>(op.label)] = std::get<GemmShape>(op.shape);
+  return shapes;
 }
 
 /// Gathers points of all labels by kind.
@@ -41,22 +73,29 @@ class KernelCurves {
 
   void add(StepProgram const& program, Measurement const& m) {
     StepCount const count = count_step(program, Replay(program));
+    std::map<std::size_t, GemmShape> const shapes = products_of(program);
     std::map<std::uint32_t, double> mean_us;
     for (LabelTime const& time : m.labels)
       if (time.count > 0) mean_us[time.label] = 1e3 * time.total_ms / static_cast<double>(time.count);
     for (std::size_t l = 0; l < program.labels.size(); ++l) {
       OpKind const kind = program.labels[l].kind;
       LabelCount const& counted = count.labels[l];
-      if (is_communication(kind) || is_product(kind) || counted.count == 0) continue;
+      if (is_communication(kind) || kind == OpKind::grouped_gemm || counted.count == 0) continue;
       auto const found = mean_us.find(static_cast<std::uint32_t>(l));
       // All ranks hold the same program, so all come here.
       double const us = agree_.mean(found == mean_us.end() ? 0 : found->second);
+      if (kind == OpKind::gemm) {
+        if (us > 0) add_product(shapes.at(l), us);
+        continue;
+      }
       double const size = (is_attention(kind) ? counted.flops : counted.bytes) / static_cast<double>(counted.count);
       if (us > 0 && size > 0) points_[kind].push_back({size, us});
     }
   }
 
-  /// Sizes within a factor of two become one point: their middle.
+  std::vector<MeasuredProducts> const& products() const { return products_; }
+
+  /// Sizes within a factor of 1.4 become one point: their middle.
   std::vector<MeasuredCurve> curves() {
     std::vector<MeasuredCurve> result;
     for (auto& [kind, points] : points_) {
@@ -65,7 +104,7 @@ class KernelCurves {
       for (std::size_t begin = 0; begin < points.size();) {
         std::size_t end = begin;
         double size = 0, us = 0;
-        for (; end < points.size() && points[end].bytes <= 2 * points[begin].bytes; ++end)
+        for (; end < points.size() && points[end].bytes <= 1.4 * points[begin].bytes; ++end)
           size += points[end].bytes, us += points[end].time_us;
         double const count = static_cast<double>(end - begin);
         curve.points.push_back({size / count, us / count});
@@ -77,7 +116,16 @@ class KernelCurves {
   }
 
  private:
+  void add_product(GemmShape const& s, double us) {
+    auto found = std::ranges::find_if(products_, [&](MeasuredProducts const& p) {
+      return p.transpose_a == s.transpose_a && p.transpose_b == s.transpose_b;
+    });
+    if (found == products_.end()) found = products_.insert(found, {s.transpose_a, s.transpose_b, {}});
+    found->samples.push_back({static_cast<double>(s.m), static_cast<double>(s.n), static_cast<double>(s.k), us});
+  }
+
   RankAgreement& agree_;
+  std::vector<MeasuredProducts> products_;
   std::map<OpKind, std::vector<NcclPoint>> points_;
 };
 
@@ -87,11 +135,12 @@ void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions co
   KernelCurves curves(agree);
   auto const alone = make_self_communicator();
   for (Experiment const& e : sample_steps(device, options.precision)) {
-    Runner runner(lower(e, 0), device, *alone);
+    Runner runner(lower(e, 0), device, *alone, {.skip_communication = true, .optimizer = {}});
     agree.barrier();
     curves.add(runner.program(), measure(runner, e, device, *alone));
   }
   out.kernels = curves.curves();
+  out.products = curves.products();
 }
 
 }  // namespace shardbench

@@ -34,6 +34,18 @@ std::string times_yaml(std::vector<MeasuredTimes> const& all, std::string const&
   return text;
 }
 
+std::string products_yaml(std::vector<MeasuredProducts> const& all) {
+  std::string text = "  products:   # m, n, k, microseconds\n";
+  for (MeasuredProducts const& p : all) {
+    text += fmt::format("    - {{transpose_a: {}, transpose_b: {}, samples: [", p.transpose_a, p.transpose_b);
+    for (std::size_t i = 0; i < p.samples.size(); ++i)
+      text += fmt::format("{}[{:.0f}, {:.0f}, {:.0f}, {}]", i == 0 ? "" : ", ", p.samples[i][0], p.samples[i][1],
+                          p.samples[i][2], number(p.samples[i][3]));
+    text += "]}\n";
+  }
+  return text;
+}
+
 std::string device_yaml(DeviceProfile const& d) {
   std::string text = fmt::format("device:\n  name: {}\n  peak_tflops:\n", yaml_text(d.name));
   for (auto const& [dtype, peak] : d.peak_tflops) text += fmt::format("    {}: {}\n", to_string(dtype), number(peak));
@@ -52,6 +64,7 @@ std::string device_yaml(DeviceProfile const& d) {
   if (d.overlap_slowdown > 0) text += fmt::format("  overlap_slowdown: {}\n", number(d.overlap_slowdown));
   if (!d.kernels.empty())
     text += "  kernels:   # bytes (FLOPs for attention), microseconds\n" + times_yaml(d.kernels, "    ");
+  if (!d.products.empty()) text += products_yaml(d.products);
   return text;
 }
 

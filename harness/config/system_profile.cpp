@@ -77,7 +77,7 @@ class Section {
 
 double number_of(Section const& s, JsonValue const& value) {
   if (value.kind == JsonValue::Kind::integer) return static_cast<double>(value.integer);
-  if (value.kind != JsonValue::Kind::real) s.fail("points", "a point is not a list of two numbers");
+  if (value.kind != JsonValue::Kind::real) s.fail("points", "a point is not a list of numbers");
   return value.real;
 }
 
@@ -106,6 +106,25 @@ std::vector<MeasuredTimes> read_all_times(Section& s, std::string_view key) {
   for (JsonValue const& item : s.list(key).items)
     all.push_back(read_times(Section(JsonFields(item, s.fields().file(), fmt::format("{}[{}].", key, index++)))));
   return all;
+}
+
+/// Lists of m, n, k and microseconds, all above 0.
+MeasuredProducts read_products(Section s) {
+  MeasuredProducts products;
+  products.transpose_a = s.flag_or("transpose_a", false);
+  products.transpose_b = s.flag_or("transpose_b", false);
+  for (JsonValue const& item : s.list("samples").items) {
+    if (item.kind != JsonValue::Kind::list || item.items.size() != 4)
+      s.fail("samples", "a sample is not a list of m, n, k and microseconds");
+    std::array<double, 4> sample;
+    for (std::size_t i = 0; i < 4; ++i) {
+      sample[i] = number_of(s, item.items[i]);
+      if (!(sample[i] > 0 && sample[i] <= any)) s.fail("samples", "a number is not above 0");
+    }
+    products.samples.push_back(sample);
+  }
+  s.end();
+  return products;
 }
 
 GemmProfile read_gemm(Section s) {
@@ -141,6 +160,11 @@ DeviceProfile read_device(Section s) {
   d.power_w = s.number_or("power_w", 0, 0, 1e5);
   d.overlap_slowdown = s.number_or("overlap_slowdown", 0, 0, 100);
   d.kernels = read_all_times(s, "kernels");
+  std::size_t index = 0;
+  if (s.has("products"))
+    for (JsonValue const& item : s.list("products").items)
+      d.products.push_back(
+          read_products(Section(JsonFields(item, s.fields().file(), fmt::format("products[{}].", index++)))));
   s.end();
   return d;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -31,18 +32,25 @@ struct MeasuredTimes {
   double us(double size) const;
 };
 
+/// Measured times of products with operands laid out one way, as they run in a step.
+struct MeasuredProducts {
+  bool transpose_a = false, transpose_b = false;
+  std::vector<std::array<double, 4>> samples;  ///< m, n, k, microseconds; at least one
+};
+
 /// One accelerator. Peaks are dense; GB = 1e9 bytes.
 struct DeviceProfile {
   std::string name;
   std::map<Dtype, double> peak_tflops;
   std::map<Dtype, GemmProfile> gemm;
   double memory_gb = 0, memory_gb_per_s = 0;
-  double memory_efficiency = 0;  ///< share of the bandwidth that streaming kernels reach
-  double launch_us = 0;          ///< gap between two kernels of a stream
-  std::int64_t processors = 0;   ///< SMs, or cores of a TPU
-  double power_w = 0;            ///< at full load, 0: not given
-  double overlap_slowdown = 0;   ///< how much slower compute is beside communication, as a share
-  std::vector<MeasuredTimes> kernels;  ///< our own kernels here, products left out; before any formula
+  double memory_efficiency = 0;            ///< share of the bandwidth that streaming kernels reach
+  double launch_us = 0;                    ///< gap between two kernels of a stream
+  std::int64_t processors = 0;             ///< SMs, or cores of a TPU
+  double power_w = 0;                      ///< at full load, 0: not given
+  double overlap_slowdown = 0;             ///< how much slower compute is beside communication, as a share
+  std::vector<MeasuredTimes> kernels;      ///< our own kernels here, products left out; before any formula
+  std::vector<MeasuredProducts> products;  ///< ours too: they correct the formula near their shapes
 };
 
 /// A level of the network, innermost first. Bandwidths are of one device, in one direction.

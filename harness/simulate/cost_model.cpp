@@ -4,6 +4,7 @@
 
 #include "harness/program/count.hpp"
 #include "harness/simulate/gemm_time.hpp"
+#include "harness/simulate/measured_products.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -20,8 +21,12 @@ double dropped_elements(Op const& op) {
   return 0;
 }
 
-bool is_attention(OpKind kind) {
-  return kind == OpKind::attention_forward || kind == OpKind::attention_backward;
+bool is_attention(OpKind kind) { return kind == OpKind::attention_forward || kind == OpKind::attention_backward; }
+
+/// Below the smallest size measured a kernel's work shrinks with the size: its launch is no part of these times.
+double kernel_us(MeasuredTimes const& times, double size) {
+  double const least = times.points.front().first;
+  return times.us(size) * std::min(1.0, size / least);
 }
 
 }  // namespace
@@ -59,7 +64,11 @@ double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) c
   // the products that made and passed them.
   std::int64_t const tokens = program.local_seq * program.micro_batch;
   double const cast = s.k == tokens ? 0.5 * (m + n) * k : (s.n == tokens ? n : m) * k;
-  return ms_per_us * product_us(program.precision, precision, m, n, k, out, cast);
+  double const us = product_us(program.precision, precision, m, n, k, out, cast);
+  if (!stack_.own_kernels || system_.device.products.empty()) return ms_per_us * us;
+  auto const [found, is_new] = corrections_.try_emplace({precision, s.m, s.n, s.k, s.transpose_a, s.transpose_b}, 1);
+  if (is_new) found->second = product_correction(system_.device, precision, s);
+  return ms_per_us * us * found->second;
 }
 
 double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const {
@@ -113,7 +122,7 @@ double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds
     for (MeasuredTimes const& times : system_.device.kernels)
       if (times.operation == to_string(op.kind)) {
         OpCost const cost = op_cost(program, op, adds);
-        return ms_per_us * times.us(is_attention(op.kind) ? cost.flops : cost.bytes);
+        return ms_per_us * kernel_us(times, is_attention(op.kind) ? cost.flops : cost.bytes);
       }
   double const launch = ms_per_us * launch_us_;
   switch (op.kind) {

@@ -61,6 +61,7 @@ class CostModel final : public DurationModel {
   RankLayout layout_;
   double launch_us_ = 0;
   mutable std::map<std::tuple<int, double, double, double, double>, double> products_;
+  mutable std::map<std::tuple<Dtype, std::int64_t, std::int64_t, std::int64_t, bool, bool>, double> corrections_;
   mutable std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::size_t>, GroupLayout> layouts_;
 };
 

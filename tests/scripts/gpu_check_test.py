@@ -76,11 +76,11 @@ class GpuCheck(unittest.TestCase):
         self.fake_gpu()
         self.program("build/bin", "shardbench", 'case "$1" in\n'
                      'doctor) echo "verdict nothing wrong was found";;\n'
-                     'sweep|run) [[ "$*" != *--help* ]] || exit 0\n'
+                     'sweep|run) [[ "$*" != *replayed* ]] || echo "$*"\n'
                      '  [[ "$*" != *fp32* ]] || { echo "shardbench: broken"; exit 1; }\n'
                      '  for ((i = 1; i <= $#; i++)); do [ "${!i}" != --out ] || { j=$((i + 1)); out=${!j}; }; done\n'
-                     '  printf "model,scope,precision,max_rel_error,model_tflops_per_rank,memory_peak_bytes,memory_measured_bytes,outcome\\r\\n'
-                     'm,layer,bf16,0.001,321.5,1000000000,1090000000,passed\\r\\n" >"$out";;\n'
+                     '  [ -e "$out" ] || printf "model,scope,precision,max_rel_error,model_tflops_per_rank,memory_peak_bytes,memory_measured_bytes,step_ms_p50,outcome\\r\\n" >"$out"\n'
+                     '  printf "m,layer,bf16,0.001,321.5,1000000000,1090000000,12.5,passed\\r\\n" >>"$out";;\n'
                      'esac\n')
         self.program("build/bin", "test_cuda", 'echo "[  PASSED  ] 61 tests."\n')
         self.program("build/bin", "bench_kernels", 'echo "gemm/llama3-8b/tp1/bf16 1.0 600.0 300.0 61.0% 12.0%"\n')
@@ -94,7 +94,13 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("61% of peak", steps["kernel-bench"][1])
         self.assertIn("321.5", steps["layer-bench"][1])
         self.assertEqual(steps["memory"][0], "pass", steps["memory"])
-        self.assertEqual(steps["replayed"], ("skip", "not in this build"))
+        self.assertEqual(steps["replayed"], ("pass", "network of h100-sxm, step_ms_p50 12.5, 12.5"))
+        with open(os.path.join(self.out, "replayed.log"), encoding="utf-8") as log:
+            asked = log.read().splitlines()
+        self.assertEqual(["--model llama3.1-8b" in asked[0], "--model llama3.1-70b" in asked[1]], [True, True])
+        for line in asked[:2]:
+            self.assertIn("--source replayed --system h100-sxm", line)
+            self.assertIn("--tp 1,2,4,8", line)
         with open(os.path.join(self.out, "parity-fp32.log"), encoding="utf-8") as log:
             self.assertIn("shardbench: broken", log.read())
 

@@ -4,6 +4,7 @@
 
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/simulate/gemm_time.hpp"
+#include "harness/simulate/measured_products.hpp"
 #include "harness/simulate/network_time.hpp"
 
 namespace shardbench {
@@ -23,6 +24,7 @@ MachineMeasurement made_up_machine() {
     for (double const columns : {256, 768, 3072})
       for (double const depth : {256, 768, 3072})
         m.gemm.push_back({rows, columns, depth, gemm_us(truth, Dtype::f32, rows, columns, depth, 4, 4)});
+  m.products = {{false, true, {{64, 768, 768, 900}, {128, 768, 768, 1700}}}, {true, false, {{768, 768, 64, 1100}}}};
   m.kernels = {{OpKind::norm_forward, 1, {{1e4, 2}, {1e6, 150}}}};
   MeasuredLevel level{"within a host", 0, {}};
   for (OpKind const kind : {OpKind::all_reduce, OpKind::send}) {
@@ -59,10 +61,32 @@ TEST(MakeProfile, ReadsBackAsItWasWritten) {
   EXPECT_EQ(again.device.overlap_slowdown, 0.25);
   ASSERT_EQ(again.device.kernels.size(), 1u);
   EXPECT_EQ(again.device.kernels[0].points, p.device.kernels[0].points);
+  ASSERT_EQ(again.device.products.size(), 2u);
+  EXPECT_TRUE(again.device.products[0].transpose_b && again.device.products[1].transpose_a);
+  EXPECT_EQ(again.device.products[0].samples, p.device.products[0].samples);
   ASSERT_EQ(again.network.size(), 1u);
   EXPECT_NEAR(again.network[0].bandwidth_gb_per_s, p.network[0].bandwidth_gb_per_s, 1e-3);
   EXPECT_EQ(again.network[0].measured.size(), 2u);
   EXPECT_EQ(profile_yaml(again), profile_yaml(p));
+}
+
+// A product of a measured shape and layout takes the measured time, one near it almost the same correction, and a
+// machine without samples the formula.
+TEST(ProductCorrection, SamplesCorrectTheFormulaNearThem) {
+  DeviceProfile device = make_profile(made_up_machine(), "made-up").profile.device;
+  auto const told_us = [&](GemmShape const& s) {
+    return gemm_us(device, Dtype::f32, static_cast<double>(s.m), static_cast<double>(s.n), static_cast<double>(s.k), 4,
+                   4) *
+           product_correction(device, Dtype::f32, s);
+  };
+  EXPECT_NEAR(told_us({64, 768, 768, false, true}), 900, 1);
+  EXPECT_NEAR(told_us({128, 768, 768, false, true}), 1700, 1);
+  EXPECT_NEAR(told_us({768, 768, 64, true, false}), 1100, 1);
+  double const between = told_us({96, 768, 768, false, true});
+  EXPECT_GT(between, 900);
+  EXPECT_LT(between, 1700);
+  device.products.clear();
+  EXPECT_EQ(product_correction(device, Dtype::f32, {64, 768, 768, false, true}), 1);
 }
 
 // A group of the measured size takes the measured time, another one the formula's.
