@@ -96,7 +96,7 @@ int calibrate_machine(Arguments const& arguments) {
   if (!arguments.option("out").ends_with(".yaml"))
     throw InputError(
         fmt::format("--out: {} does not end in .yaml, as a system profile does", in_quotes(arguments.option("out"))));
-  if (MpiProcess::launched() || e.ranks <= 1) {
+  if (launched_as_job() || e.ranks <= 1) {
     if (speaks_for_job()) check_text_file("out", arguments.option("out"));
     return calibrate_here(arguments, e, e.precision);
   }

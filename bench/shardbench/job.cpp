@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "harness/comm/launch_env.hpp"
+#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -16,6 +17,8 @@ namespace {
 
 /// How long a GPU collective may stand still before the job is ended with its name.
 constexpr double collective_timeout_seconds = 120;
+/// How long the ranks of a job without MPI wait for each other at its start.
+constexpr double meeting_timeout_seconds = 120;
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -28,9 +31,11 @@ std::string in_words(std::string const& options) { return options.empty() ? "its
 }  // namespace
 
 Job::Job() {
-  if (MpiProcess::launched()) {
+  if (launched_by_mpi()) {
     mpi_.emplace(nullptr, nullptr);
     world_ = make_mpi_communicator();
+  } else if (auto const meeting = rendezvous_of()) {
+    world_ = make_tcp_communicator(*meeting, meeting_timeout_seconds);
   } else {
     world_ = make_self_communicator();
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "harness/comm/communicator.hpp"
+#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -37,7 +38,12 @@ std::string find_program(std::string const& name) {
 bool speaks_for_job() {
   for (char const* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (char const* const rank = std::getenv(name)) return std::string_view(rank) == "0";
-  return true;
+  try {
+    auto const meeting = rendezvous_of();
+    return !meeting || meeting->rank == 0;
+  } catch (InputError const&) {
+    return true;  // a rank that cannot be placed speaks for itself
+  }
 }
 
 Launch launch_of(std::int64_t ranks, std::vector<std::string> const& mpirun_arguments,

@@ -10,6 +10,7 @@
 #include "bench/shardbench/run_point.hpp"
 #include "bench/shardbench/text.hpp"
 #include "bench/shardbench/trace_file.hpp"
+#include "harness/comm/launch_env.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
@@ -139,7 +140,7 @@ int run_command(Arguments const& arguments) {
     check_outputs(arguments.option("out"));
     return replay_here(arguments, e, *replay);
   }
-  bool const launched = MpiProcess::launched();
+  bool const launched = launched_as_job();
   if (!launched || speaks_for_job()) {
     check_outputs(arguments.option("out"));
     if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"));

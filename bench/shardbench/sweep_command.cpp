@@ -12,6 +12,7 @@
 #include "bench/shardbench/replay_point.hpp"
 #include "bench/shardbench/supervisor.hpp"
 #include "bench/shardbench/text.hpp"
+#include "harness/comm/launch_env.hpp"
 #include "harness/config/field_text.hpp"
 #include "harness/record/fingerprint.hpp"
 #include "harness/report/csv.hpp"
@@ -42,7 +43,7 @@ class Sweep {
         human_(json_ ? stderr : stdout),
         points_(sweep_points(arguments)),
         replay_(replay_options(arguments)) {
-    if (replay_ && MpiProcess::launched())
+    if (replay_ && launched_as_job())
       throw InputError("--source replayed: runs as one process, not under a launcher");
     for (SweepPoint& point : points_)
       if (replay_) point.command += fmt::format(" {}", fmt::join(replay_->words(), " "));
@@ -214,7 +215,7 @@ int sweep_command(Arguments const& arguments) {
     throw InputError("--resume: needs --out, the file to go on from");
   if (speaks_for_job()) check_outputs(arguments.option("out"));
   Sweep sweep(arguments);
-  return MpiProcess::launched() ? sweep.join() : sweep.supervise();
+  return launched_as_job() ? sweep.join() : sweep.supervise();
 }
 
 }  // namespace shardbench

@@ -12,6 +12,8 @@
 
 namespace shardbench {
 
+struct Rendezvous;
+
 enum class ReduceOp : std::uint8_t { sum, max };
 
 /// `count` elements at `data` on the communicator's device.
@@ -36,7 +38,7 @@ struct Traffic {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual std::string_view backend() const = 0;  ///< "self", "mpi", "nccl": a report column
+  virtual std::string_view backend() const = 0;  ///< "self", "mpi", "tcp", "nccl": a report column
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Ranks with equal `color` form a group ordered by `key`; nullptr for a negative color. Collective.
@@ -83,6 +85,12 @@ inline constexpr std::size_t largest_mpi_count = std::size_t{1} << 30;
 /// the relative error of a sum of positive terms is below (size - 1) * 2^-9.
 std::unique_ptr<Communicator> make_mpi_communicator(std::size_t largest_count = largest_mpi_count);
 
+/// All ranks of a job without MPI, met over TCP: every pair has a connection. Collective. Sums in rank order, bf16 as the
+/// MPI communicator does; made to bring GPUs together and for small host runs, not for speed. A rank that leaves is an
+/// Error on those that wait for it; the last communicator of the job ends when all ranks have ended theirs. Throws Error
+/// naming who is missing after `timeout_seconds`, and InputError where ranks disagree about the job.
+std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds);
+
 /// Starts MPI with THREAD_MULTIPLE and ends it. Exactly one per process, in main.
 class MpiProcess {
  public:
@@ -90,13 +98,11 @@ class MpiProcess {
   ~MpiProcess();
   MpiProcess(MpiProcess const&) = delete;
   MpiProcess& operator=(MpiProcess const&) = delete;
-  /// True when a launcher (mpirun, srun) started this process as part of a job, judged by the environment only.
-  static bool launched();
   /// "Open MPI v4.1.4 ..." for the versions column.
   static std::string_view library_version();
   /// Whether MPI takes device memory; nothing where it does not say.
   static std::optional<bool> cuda_aware();
-  /// Ends every rank of the job at once with this exit code.
+  /// Ends every rank of the job at once with this exit code; without MPI this one only, which the others notice.
   [[noreturn]] static void abort(int exit_code);
 };
 

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <thread>
 
+#include "harness/comm/buffers.hpp"
 #include "harness/comm/communicator.hpp"
 #include "harness/comm/mpi_check.hpp"
 #include "kernels/core/error.hpp"
@@ -71,10 +72,6 @@ MPI_Op to_mpi(ReduceOp op, Dtype dtype) {
            fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(dtype)));
   if (dtype == Dtype::bf16) return op == ReduceOp::sum ? bf16_reduction().sum : bf16_reduction().max;
   return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
-}
-
-std::byte* at(BufferView view, std::size_t element) {
-  return static_cast<std::byte*>(view.data) + element * bytes_of(view.dtype);
 }
 
 // Calls piece(offset, count) over [0, count) in pieces that fit MPI's int; once, with 0, for an empty buffer.
@@ -161,9 +158,9 @@ class MpiCommunicator final : public Communicator {
   }
 
   void reduce_scatter(BufferView from, BufferView to, Stream&) final {
-    validate_shards(from, to, "reduce_scatter");
+    validate_shards(from, to, size_, "reduce_scatter");
     count(from.bytes());
-    bool const in_place = overlap(from, to);
+    bool const in_place = overlapping(from, to);
     VALIDATE(!in_place || to.data == at(from, rank_index() * to.count),
              "reduce_scatter output overlaps its input (only this rank's own block may)");
     if (in_place || from.count > largest_) return reduce_to_each(from, to);
@@ -172,9 +169,9 @@ class MpiCommunicator final : public Communicator {
   }
 
   void all_gather(BufferView from, BufferView to, Stream&) final {
-    validate_shards(to, from, "all_gather");
+    validate_shards(to, from, size_, "all_gather");
     count(to.bytes());
-    bool const in_place = overlap(from, to);
+    bool const in_place = overlapping(from, to);
     VALIDATE(!in_place || from.data == at(to, rank_index() * from.count),
              "all_gather input overlaps its output (only this rank's own block may)");
     if (to.count > largest_) return gather_in_pieces(from, to, in_place);
@@ -185,9 +182,9 @@ class MpiCommunicator final : public Communicator {
 
   void all_to_all(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                   std::vector<std::size_t> const& receive_counts, Stream&) final {
-    validate_blocks(from, send_counts, "sent");
-    validate_blocks(to, receive_counts, "received");
-    VALIDATE(from.dtype == to.dtype && !overlap(from, to), "all_to_all buffers overlap or differ in dtype");
+    validate_blocks(from, send_counts, size_, "sent");
+    validate_blocks(to, receive_counts, size_, "received");
+    VALIDATE(from.dtype == to.dtype && !overlapping(from, to), "all_to_all buffers overlap or differ in dtype");
     VALIDATE(send_counts[rank_index()] == receive_counts[rank_index()], "all_to_all: a rank's own block has two sizes");
     count(from.bytes());
     exchange(from, send_counts, to, receive_counts);
@@ -231,22 +228,6 @@ class MpiCommunicator final : public Communicator {
  private:
   std::size_t rank_index() const { return static_cast<std::size_t>(rank_); }
   std::size_t group_size() const { return static_cast<std::size_t>(size_); }
-
-  static bool overlap(BufferView a, BufferView b) {
-    return a.bytes() > 0 && b.bytes() > 0 && at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
-  }
-
-  void validate_shards(BufferView whole, BufferView shard, char const* call) const {
-    VALIDATE(whole.dtype == shard.dtype && whole.count == group_size() * shard.count,
-             fmt::format("{}: {} {} elements over {} ranks, {} {} per rank", call, whole.count, to_string(whole.dtype),
-                         size_, shard.count, to_string(shard.dtype)));
-  }
-
-  void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, char const* what) const {
-    VALIDATE(
-        counts.size() == group_size() && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
-        fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
-  }
 
   static bool is_announced(Dtype dtype, int n) {
     return static_cast<std::size_t>(n) * bytes_of(dtype) >= announced_bytes;

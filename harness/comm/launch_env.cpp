@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -50,7 +51,7 @@ int tasks_of_node(char const* name, std::string_view list, int node) {
 
 char const* process_environment(char const* name) { return std::getenv(name); }
 
-bool launched_as_job(Environment const& environment) {
+bool launched_by_mpi(Environment const& environment) {
   auto const set = [&](char const* name) {
     char const* text = environment(name);
     return text && *text;
@@ -58,6 +59,25 @@ bool launched_as_job(Environment const& environment) {
   if (set("OMPI_COMM_WORLD_SIZE") || set("PMIX_RANK") || (set("PMI_RANK") && set("PMI_SIZE"))) return true;
   if (!set("SLURM_STEP_ID") && !set("SLURM_STEPID")) return false;
   return first_number(environment, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1) > 1;
+}
+
+bool launched_as_job(Environment const& environment) {
+  return launched_by_mpi(environment) || rendezvous_of(environment).has_value();
+}
+
+std::optional<Rendezvous> rendezvous_of(Environment const& environment) {
+  char const* const address = environment("MASTER_ADDR");
+  auto const rank = first_number(environment, {"RANK"}), size = first_number(environment, {"WORLD_SIZE"});
+  auto const port = first_number(environment, {"MASTER_PORT"});
+  if (!address || !*address || !rank || !size || !port) return std::nullopt;
+  if (*size < 1 || *rank >= *size)
+    throw InputError(fmt::format("environment variable RANK is {}: below WORLD_SIZE ({}) is allowed", *rank, *size));
+  char const* const store = environment("TORCHELASTIC_USE_AGENT_STORE");
+  int const own_port = *port + (store && std::string_view(store) == "True" ? 1 : 0);
+  if (own_port < 1 || own_port > 65535)
+    throw InputError(fmt::format("environment variable MASTER_PORT is {}: 1 .. 65535 is allowed{}", *port,
+                                 own_port == *port ? "" : ", and torchrun's store needs one port of these itself"));
+  return Rendezvous{*rank, *size, address, own_port};
 }
 
 int local_rank(Environment const& environment) {

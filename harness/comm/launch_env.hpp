@@ -9,9 +9,12 @@ using Environment = std::function<char const*(char const* name)>;
 /// The environment of this process.
 char const* process_environment(char const* name);
 
-/// True when a launcher (Open MPI, MPICH, Intel MPI, PMIx, srun) started this process as part of a job. A shell inside
-/// a Slurm allocation is not part of one: only a step of several tasks is.
-bool launched_as_job(Environment const& environment);
+/// True when an MPI launcher (Open MPI, MPICH, Intel MPI, PMIx, srun) started this process as part of a job. A shell
+/// inside a Slurm allocation is not part of one: only a step of several tasks is.
+bool launched_by_mpi(Environment const& environment = process_environment);
+
+/// True when this process is part of a job: started by an MPI launcher, or told where to meet (rendezvous_of).
+bool launched_as_job(Environment const& environment = process_environment);
 
 /// This process among those of its machine: OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID or LOCAL_RANK,
 /// else 0. Throws InputError when the variable holds no number.

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "harness/comm/communicator.hpp"
-#include "harness/comm/launch_env.hpp"
 #include "harness/comm/mpi_check.hpp"
 #include "kernels/core/error.hpp"
 
@@ -38,8 +37,6 @@ MpiProcess::MpiProcess(int* argc, char*** argv) {
 
 MpiProcess::~MpiProcess() { MPI_Finalize(); }
 
-bool MpiProcess::launched() { return launched_as_job(process_environment); }
-
 std::string_view MpiProcess::library_version() {
   static std::string const version = [] {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -58,7 +55,8 @@ std::optional<bool> MpiProcess::cuda_aware() {
 }
 
 void MpiProcess::abort(int exit_code) {
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  int started = 0;
+  if (MPI_Initialized(&started) == MPI_SUCCESS && started) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
 

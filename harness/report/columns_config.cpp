@@ -114,7 +114,7 @@ constexpr Column<Row> columns[] = {
     {"where", "ranks_per_core", "", number,
      "Ranks of a machine over the cores they may use; times above 1 are not honest speeds.",
      [](Row const& r) { return text(r.ranks_per_core); }},
-    {"where", "comm_backend", "", word, "self, mpi or nccl.", [](Row const& r) { return r.comm_backend; }},
+    {"where", "comm_backend", "", word, "self, mpi, tcp or nccl.", [](Row const& r) { return r.comm_backend; }},
     {"where", "comm_options", "", word, "Settings in force: algorithm, protocol, channels, environment variables.",
      [](Row const& r) { return r.comm_options; }},
     {"where", "system", "", word, "System profile of a prediction.", [](Row const& r) { return r.system; }},

@@ -39,9 +39,10 @@ class CliTest(unittest.TestCase):
         self.assertEqual(result.returncode, expect, f"{words}\n{result.stdout}\n{result.stderr}")
         return result.stdout
 
-    def refused(self, *words):
+    def refused(self, *words, variables=None):
         """The one line of a call that must be refused with exit code 2."""
-        result = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=60, check=False,
+                                env={**os.environ, **(variables or {})})
         self.assertEqual(result.returncode, 2, f"{words}\n{result.stdout}\n{result.stderr}")
         self.assertEqual(result.stdout, "", words)
         lines = result.stderr.splitlines()

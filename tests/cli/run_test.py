@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """run measures one configuration, alone or over ranks that it starts itself, and leaves whole rows behind."""
 import json
+import os
+import socket
+import subprocess
 import unittest
 
-from cli import QUICK, CliTest
+from cli import BINARY, QUICK, CliTest
 
 COLUMNS = """run_id command model layers hidden ffn_hidden heads kv_heads vocab padded_vocab seq micro_batch global_batch microbatches
 precision ranks dp tp pp schedule attention_kernel device device_count ranks_per_core comm_backend host versions time_utc step_ms_p50
@@ -58,6 +61,24 @@ class Run(CliTest):
         (row,) = json.loads(self.call("run", *self.model, *QUICK, "--check", "--json"))
         self.assertEqual((row["comm_backend"], row["ranks"], row["exposed_comm_ms"]), ("self", 1, 0))
         self.assertIsNone(row["payload_bytes_tp"])
+
+    def test_ranks_without_mpi_meet_over_tcp(self):
+        out = self.path("met.csv")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        ranks = [subprocess.Popen([BINARY, "run", *self.model, *QUICK, "--tp", "2", "--check", "--out", out],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2",
+                                       "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)})
+                 for rank in (1, 0)]
+        for rank in ranks:
+            text, problems = rank.communicate(timeout=120)
+            self.assertEqual(rank.returncode, 0, text + problems)
+        (row,) = self.rows(out)
+        self.assertEqual((row["comm_backend"], row["outcome"], row["ranks"]), ("tcp", "passed", "2"))
+        self.assertIn("WORLD_SIZE", self.refused("run", *self.model, variables={
+            "RANK": "2", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}))
 
     def test_ops_of_every_stage(self):
         out = self.path("stages.csv")

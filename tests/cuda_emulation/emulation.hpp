@@ -11,7 +11,8 @@ enum class Fault { allocation, launch, matmul, nccl_error, nccl_hang, size_ };
 /// The nth call of that kind from now fails, once (1 is the next; 0 disarms). SHARDBENCH_EMU_FAULT=kind:n
 void inject_fault(Fault fault, int nth);
 
-/// The nth event wait from now is left out (1 is the next; 0 disarms). SHARDBENCH_EMU_DROP_WAIT=n
+/// The nth event wait from now gives no order in the eyes of the checker (1 is the next; 0 disarms).
+/// SHARDBENCH_EMU_DROP_WAIT=n
 void drop_wait(int nth);
 
 /// Event waits issued since the process started.

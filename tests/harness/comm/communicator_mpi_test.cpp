@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +13,7 @@
 
 #include "harness/comm/communicator.hpp"
 #include "harness/comm/launch_env.hpp"
+#include "harness/comm/rendezvous.hpp"
 #include "harness/comm/verify.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/stream_host.hpp"
@@ -72,16 +76,48 @@ class Buffer {
   std::size_t count_;
 };
 
+enum class Backend { mpi, tcp };
+
+/// A port that was free a moment ago, rank 0's choice.
+int free_port(Communicator& world) {
+  int port = 0;
+  if (world.rank() == 0) {
+    int const probe = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(probe, any, length) == 0 && ::getsockname(probe, any, &length) == 0) port = ntohs(address.sin_port);
+    ::close(probe);
+  }
+  InlineStream stream;
+  world.broadcast({&port, 1, Dtype::i32}, 0, stream);
+  return port;
+}
+
+/// All ranks of the job, which MPI started, over either.
+std::unique_ptr<Communicator> make_world(Backend backend, std::size_t largest_count = largest_mpi_count) {
+  auto world = make_mpi_communicator(largest_count);
+  if (backend == Backend::mpi) return world;
+  return make_tcp_communicator({world->rank(), world->size(), "localhost", free_port(*world)}, 30);
+}
+
+class EachBackend : public testing::TestWithParam<Backend> {
+ protected:
+  std::unique_ptr<Communicator> world = make_world(GetParam());
+};
+
 struct Case {
   Dtype dtype;
   std::size_t count;          ///< elements per rank
   std::size_t largest_count;  ///< small: buffers travel in pieces
+  Backend backend = Backend::mpi;
 };
 
 class Collectives : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    world_ = make_mpi_communicator(GetParam().largest_count);
+    world_ = make_world(GetParam().backend, GetParam().largest_count);
     rank_ = world_->rank();
     size_ = world_->size();
     ranks_ = static_cast<std::size_t>(size_);
@@ -103,7 +139,7 @@ class Collectives : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Collectives, AllReduceSumAndMax) {
-  auto const [dtype, count, largest] = GetParam();
+  auto const [dtype, count, largest, backend] = GetParam();
   if (dtype == Dtype::u8) {
     Buffer buffer = filled(count, rank_);
     EXPECT_THROW(world_->all_reduce(buffer.view(), ReduceOp::sum, stream_), Error);
@@ -124,7 +160,7 @@ TEST_P(Collectives, AllReduceSumAndMax) {
 }
 
 TEST_P(Collectives, ReduceScatterGivesEachRankItsBlock) {
-  auto const [dtype, count, largest] = GetParam();
+  auto const [dtype, count, largest, backend] = GetParam();
   if (dtype == Dtype::u8) return;
   Buffer from = filled(count * ranks_, rank_), to(dtype, count);
   world_->reduce_scatter(from.view(), to.view(), stream_);
@@ -143,7 +179,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsBlock) {
 }
 
 TEST_P(Collectives, AllGatherKeepsRankOrder) {
-  auto const [dtype, count, largest] = GetParam();
+  auto const [dtype, count, largest, backend] = GetParam();
   Buffer from = filled(count, rank_), to(dtype, count * ranks_);
   world_->all_gather(from.view(), to.view(), stream_);
   auto const expect_gathered = [&] {
@@ -163,7 +199,7 @@ TEST_P(Collectives, AllGatherKeepsRankOrder) {
 }
 
 TEST_P(Collectives, AllToAllOfUnequalAndEmptyBlocks) {
-  auto const [dtype, count, largest] = GetParam();
+  auto const [dtype, count, largest, backend] = GetParam();
   // Rank s sends (s * 3 + r) % 4 times count elements to rank r; some blocks are empty.
   auto const block = [&](std::size_t s, std::size_t r) { return (s * 3 + r) % 4 * GetParam().count; };
   auto const content = [](std::size_t s, std::size_t r, std::size_t i) {
@@ -186,7 +222,7 @@ TEST_P(Collectives, AllToAllOfUnequalAndEmptyBlocks) {
 }
 
 TEST_P(Collectives, BroadcastFromEveryRoot) {
-  auto const [dtype, count, largest] = GetParam();
+  auto const [dtype, count, largest, backend] = GetParam();
   for (int root = 0; root < size_; ++root) {
     Buffer buffer = filled(count, rank_), expected = filled(count, root);
     world_->broadcast(buffer.view(), root, stream_);
@@ -196,7 +232,7 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
 }
 
 TEST_P(Collectives, MessagesGoRoundTheRing) {
-  auto const [dtype, count, largest] = GetParam();
+  auto const [dtype, count, largest, backend] = GetParam();
   int const above = (rank_ + 1) % size_, below = (rank_ + size_ - 1) % size_;
   Buffer out = filled(count, rank_), in(dtype, count), expected = filled(count, below);
   std::thread sender([&] {
@@ -213,7 +249,7 @@ TEST_P(Collectives, MessagesGoRoundTheRing) {
 
 std::string name_of(testing::TestParamInfo<Case> const& info) {
   return fmt::format(
-      "{}_{}{}", to_string(info.param.dtype), info.param.count,
+      "{}{}_{}{}", info.param.backend == Backend::tcp ? "tcp_" : "", to_string(info.param.dtype), info.param.count,
       info.param.largest_count == largest_mpi_count ? "" : fmt::format("_in_pieces_of_{}", info.param.largest_count));
 }
 
@@ -224,11 +260,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{Dtype::bf16, 17, largest_mpi_count}, Case{Dtype::bf16, 40001, largest_mpi_count},
                     Case{Dtype::f64, 129, largest_mpi_count}, Case{Dtype::i32, 255, largest_mpi_count},
                     Case{Dtype::u8, 33, largest_mpi_count}, Case{Dtype::f32, 1003, 100}, Case{Dtype::bf16, 31, 7},
-                    Case{Dtype::f64, 0, 7}, Case{Dtype::i32, 3, 1}),
+                    Case{Dtype::f64, 0, 7}, Case{Dtype::i32, 3, 1}, Case{Dtype::f32, 1003, largest_mpi_count, Backend::tcp},
+                    Case{Dtype::f32, 0, largest_mpi_count, Backend::tcp}, Case{Dtype::f32, 700001, largest_mpi_count, Backend::tcp},
+                    Case{Dtype::bf16, 3, largest_mpi_count, Backend::tcp}, Case{Dtype::f64, 129, largest_mpi_count, Backend::tcp},
+                    Case{Dtype::i32, 255, largest_mpi_count, Backend::tcp}, Case{Dtype::u8, 33, largest_mpi_count, Backend::tcp}),
     name_of);
 
-TEST(Bf16Sums, RoundAfterEachAdditionToNearestEven) {
-  auto world = make_mpi_communicator();
+// Under either, and every rank of a job sees the same.
+using Bf16Sums = EachBackend;
+using Split = EachBackend;
+using Concurrency = EachBackend;
+using Errors = EachBackend;
+using Verification = EachBackend;
+
+std::string backend_name(testing::TestParamInfo<Backend> const& info) { return info.param == Backend::mpi ? "mpi" : "tcp"; }
+
+TEST_P(Bf16Sums, RoundAfterEachAdditionToNearestEven) {
   InlineStream stream;
   auto const n = static_cast<std::size_t>(world->size());
   std::vector<Bf16> values(997);
@@ -249,8 +296,7 @@ TEST(Bf16Sums, RoundAfterEachAdditionToNearestEven) {
   EXPECT_EQ(widened, first) << "every rank holds the same bits";
 }
 
-TEST(Bf16Sums, InfinityAndNanSpread) {
-  auto world = make_mpi_communicator();
+TEST_P(Bf16Sums, InfinityAndNanSpread) {
   InlineStream stream;
   bool const last = world->rank() == world->size() - 1;
   for (ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
@@ -261,8 +307,7 @@ TEST(Bf16Sums, InfinityAndNanSpread) {
   }
 }
 
-TEST(Split, GroupsAreOrderedByKeyAndNegativeColorsLeave) {
-  auto world = make_mpi_communicator();
+TEST_P(Split, GroupsAreOrderedByKeyAndNegativeColorsLeave) {
   InlineStream stream;
   int const rank = world->rank(), size = world->size();
   auto reversed = world->split(rank % 2, size - rank);
@@ -283,8 +328,7 @@ TEST(Split, GroupsAreOrderedByKeyAndNegativeColorsLeave) {
   }
 }
 
-TEST(Concurrency, TwoCommunicatorsFromTwoThreads) {
-  auto world = make_mpi_communicator();
+TEST_P(Concurrency, TwoCommunicatorsFromTwoThreads) {
   auto a = world->split(0, world->rank()), b = world->split(0, world->rank());
   auto const work = [](Communicator& group, std::size_t count, std::atomic<int>& wrong) {
     InlineStream stream;
@@ -302,8 +346,7 @@ TEST(Concurrency, TwoCommunicatorsFromTwoThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Concurrency, MessagesOfManyTagsOnOneCommunicator) {
-  auto world = make_mpi_communicator();
+TEST_P(Concurrency, MessagesOfManyTagsOnOneCommunicator) {
   int const size = world->size(), above = (world->rank() + 1) % size, below = (world->rank() + size - 1) % size;
   constexpr int tags = 4, rounds = 10;
   std::atomic<int> wrong{0};
@@ -331,8 +374,7 @@ TEST(Concurrency, MessagesOfManyTagsOnOneCommunicator) {
   EXPECT_EQ(world->traffic().calls, 2u * tags * rounds);
 }
 
-TEST(Errors, BadCallsThrowInsteadOfEndingTheJob) {
-  auto world = make_mpi_communicator();
+TEST_P(Errors, BadCallsThrowInsteadOfEndingTheJob) {
   InlineStream stream;
   auto const n = static_cast<std::size_t>(world->size());
   std::vector<float> values(4 * n);
@@ -348,8 +390,7 @@ TEST(Errors, BadCallsThrowInsteadOfEndingTheJob) {
   EXPECT_THROW(make_mpi_communicator(0), Error);
 }
 
-TEST(Errors, AMessageOfAnotherLengthIsNoticed) {
-  auto world = make_mpi_communicator();
+TEST_P(Errors, AMessageOfAnotherLengthIsNoticed) {
   InlineStream stream;
   std::vector<float> values(8);
   if (world->rank() == 0) {
@@ -362,8 +403,7 @@ TEST(Errors, AMessageOfAnotherLengthIsNoticed) {
   world->barrier();
 }
 
-TEST(Verification, FirstDifferenceIsNamedOnEveryRank) {
-  auto world = make_mpi_communicator();
+TEST_P(Verification, FirstDifferenceIsNamedOnEveryRank) {
   CollectiveSignature const same{"all_reduce", 1024, 7, 3};
   EXPECT_NO_THROW(verify_same_call(*world, same));
   bool const odd_one = world->rank() == world->size() - 1;
@@ -385,14 +425,54 @@ TEST(Verification, FirstDifferenceIsNamedOnEveryRank) {
 }
 
 TEST(Process, KnowsItsLauncherAndLibrary) {
-  EXPECT_TRUE(MpiProcess::launched());
+  EXPECT_TRUE(launched_by_mpi());
   EXPECT_FALSE(MpiProcess::library_version().empty());
   EXPECT_EQ(MpiProcess::library_version().find_first_of(",\n"), std::string_view::npos);
   EXPECT_THROW(MpiProcess(nullptr, nullptr), Error) << "MPI starts once";
-  auto world = make_mpi_communicator();
-  EXPECT_EQ(local_rank(), world->rank());
-  EXPECT_EQ(local_size(), world->size());
+  auto all = make_mpi_communicator();
+  EXPECT_EQ(local_rank(), all->rank());
+  EXPECT_EQ(local_size(), all->size());
 }
+
+TEST(Meeting, MissingAndDisagreeingRanksAreNamed) {
+  auto all = make_mpi_communicator();
+  int const rank = all->rank(), size = all->size();
+  auto const message = [&](Rendezvous const& meeting, double timeout) -> std::string {
+    try {
+      make_tcp_communicator(meeting, timeout);
+    } catch (Error const& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  int port = free_port(*all);
+  if (rank == 0) {
+    EXPECT_EQ(message({0, size + 1, "localhost", port}, 0.1), fmt::format("rank(s) {} of {} did not come to localhost port {} in time", size == 2 ? "1, 2" : size == 4 ? "1, 2, 3, 4" : "1, 2, 3, 4, 5", size + 1, port));
+    EXPECT_NE(message({0, 2, "no.such.host.invalid", port}, 0.1).find("MASTER_ADDR is 'no.such.host.invalid'"), std::string::npos);
+  }
+  port = free_port(*all);
+  if (rank > 1) return all->barrier();
+  std::string const text = message({rank, rank == 0 ? 2 : 3, "localhost", port}, 10);
+  EXPECT_NE(text.find(rank == 0 ? "WORLD_SIZE: rank 1 has 3, rank 0 has 2" : "was not let in"), std::string::npos) << text;
+  all->barrier();
+}
+
+TEST(Meeting, ARankThatLeavesIsNoticed) {
+  auto all = make_mpi_communicator();
+  int const port = free_port(*all);
+  InlineStream stream;
+  auto world = make_tcp_communicator({all->rank(), all->size(), "127.0.0.1", port}, 30);
+  float value = 1;
+  if (all->rank() == 0) {
+    EXPECT_THROW(world->receive({&value, 1, Dtype::f32}, 1, 0, stream), Error);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, Bf16Sums, testing::Values(Backend::mpi, Backend::tcp), backend_name);
+INSTANTIATE_TEST_SUITE_P(Over, Split, testing::Values(Backend::mpi, Backend::tcp), backend_name);
+INSTANTIATE_TEST_SUITE_P(Over, Concurrency, testing::Values(Backend::mpi, Backend::tcp), backend_name);
+INSTANTIATE_TEST_SUITE_P(Over, Errors, testing::Values(Backend::mpi, Backend::tcp), backend_name);
+INSTANTIATE_TEST_SUITE_P(Over, Verification, testing::Values(Backend::mpi, Backend::tcp), backend_name);
 
 }  // namespace
 }  // namespace shardbench

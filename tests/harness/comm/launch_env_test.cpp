@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -31,6 +32,44 @@ TEST(LaunchEnvironment, LaunchersAreRecognised) {
   EXPECT_TRUE(launched({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}));
   EXPECT_FALSE(launched({{"PMI_RANK", "0"}}));
   EXPECT_TRUE(launched({{"PMIX_RANK", "0"}}));
+}
+
+TEST(LaunchEnvironment, AMeetingWithoutMpi) {
+  Variables variables{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+  auto meeting = rendezvous_of(environment_of(variables));
+  ASSERT_TRUE(meeting);
+  EXPECT_EQ(meeting->rank, 1);
+  EXPECT_EQ(meeting->size, 4);
+  EXPECT_EQ(meeting->address, "node0");
+  EXPECT_EQ(meeting->port, 29500);
+  EXPECT_TRUE(launched(variables));
+  EXPECT_FALSE(launched_by_mpi(environment_of(variables)));
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(rendezvous_of(environment_of(variables))->port, 29501) << "torchrun's store holds the port itself";
+  for (char const* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    Variables without = variables;
+    without.erase(name);
+    EXPECT_FALSE(rendezvous_of(environment_of(without))) << name;
+    EXPECT_FALSE(launched(without)) << name;
+  }
+}
+
+TEST(LaunchEnvironment, BadMeetingsNameTheVariable) {
+  Variables const good{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+  auto const message = [&](char const* name, char const* value) -> std::string {
+    Variables bad = good;
+    bad[name] = value;
+    try {
+      static_cast<void>(rendezvous_of(environment_of(bad)));
+    } catch (InputError const& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message("RANK", "4"), "environment variable RANK is 4: below WORLD_SIZE (4) is allowed");
+  EXPECT_EQ(message("RANK", "one"), "environment variable RANK is 'one': a number >= 0 is allowed");
+  EXPECT_EQ(message("MASTER_PORT", "70000"), "environment variable MASTER_PORT is 70000: 1 .. 65535 is allowed");
+  EXPECT_EQ(message("MASTER_PORT", "0"), "environment variable MASTER_PORT is 0: 1 .. 65535 is allowed");
 }
 
 TEST(LaunchEnvironment, ASlurmShellIsNotAJobStep) {

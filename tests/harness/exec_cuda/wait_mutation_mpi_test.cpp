@@ -1,5 +1,6 @@
 // Leaves out each event wait of a step in turn: the order checker has to notice, or the wait is not needed.
 #include "kernels/core/stream_host.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec_cuda/emulated_job.hpp"
 
 namespace shardbench::test {
@@ -96,6 +97,31 @@ TEST(WaitMutation, PipelineParallel) {
   expect_every_wait_needed(emulated_experiment(small_gpt(ranks()), cut(1, 1, ranks()), 3));
   expect_every_wait_needed(emulated_experiment(small_llama(ranks()), cut(1, 1, ranks(), ScheduleKind::zb_h1), 3));
   expect_every_wait_needed(emulated_experiment(small_llama(2 * ranks()), cut(1, 1, ranks(), ScheduleKind::dualpipe)));
+}
+
+TEST(WaitMutation, ContextParallel) {
+  if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
+  for (CpMethod const method : {CpMethod::ring, CpMethod::all_gather, CpMethod::ulysses}) {
+    SCOPED_TRACE(static_cast<int>(method));
+    ParallelConfig p;
+    p.cp = ranks();
+    p.cp_method = method;
+    expect_every_wait_needed(emulated_experiment(small_llama(1), p, 2));
+  }
+}
+
+TEST(WaitMutation, Experts) {
+  if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
+  Experiment e = emulated_experiment(small_mixtral(1), expert_cut(ranks(), 1, 1, ranks()), 2);
+  e.routing = RoutingKind::learned;
+  expect_every_wait_needed(e);
+}
+
+TEST(WaitMutation, TensorOverlap) {
+  if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
+  ParallelConfig p = cut(1, ranks(), 1);
+  p.tp_overlap = "chunked";
+  expect_every_wait_needed(emulated_experiment(small_llama(1), p, 2));
 }
 
 TEST(WaitMutation, TwoAxes) {

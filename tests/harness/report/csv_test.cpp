@@ -79,7 +79,7 @@ TEST(Csv, RefusalsNameTheLine) {
            Case{std::string("a\nx\0y\n", 6), "t:2: a NUL byte"},
            Case{std::string("a\n\"\n\0\"\n", 7), "t:3: a NUL byte"},
        }) {
-    std::string const message = message_of([&] { parse_csv(text, "t"); });
+    std::string const message = message_of([&csv = text] { parse_csv(csv, "t"); });
     EXPECT_TRUE(message.starts_with(expected)) << "got: " << message << ", expected: " << expected;
   }
   std::string const missing = message_of([] { parse_csv("a\n", "t").column("zz"); });
