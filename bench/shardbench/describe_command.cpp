@@ -58,7 +58,7 @@ void print_parameters(Description const& d) {
   line("head", p.head);
   line("blocks", p.blocks);
   line("norms", p.norms);
-  if (p.mtp > 0) line("MTP, not in the step", p.mtp);
+  if (p.mtp > 0) line(d.experiment.mtp > 0 ? "MTP, beside these" : "MTP, not in the step", p.mtp);
   if (d.totals) line("held by a rank (most)", d.totals->parameters_held);
 }
 

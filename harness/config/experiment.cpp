@@ -110,6 +110,18 @@ void check_seq(Experiment const& e, Reasons& reasons) {
                     e.seq / p.cp, p.tp, fit_text(e, round_up(e.seq, pieces * p.tp))));
 }
 
+void check_prediction(Experiment const& e, Reasons& reasons) {
+  if (e.mtp == 0) return;
+  if (e.mtp > e.model.mtp_layers)
+    reasons.push_back(fmt::format("mtp: {} given, {} has {} prediction layers; legal: {}", e.mtp, e.model.name,
+                                  e.model.mtp_layers,
+                                  e.model.mtp_layers > 0 ? fmt::format("0 to {}", e.model.mtp_layers) : "0"));
+  if (e.phase != PhaseKind::train)
+    reasons.push_back(fmt::format("mtp: {} given, {} has no loss; legal: 0", e.mtp, to_string(e.phase)));
+  if (e.scope == Scope::layer)
+    reasons.push_back(fmt::format("mtp: {} given, scope layer has no head; legal: 0, or scope model", e.mtp));
+}
+
 void check_phase(Experiment const& e, Reasons& reasons) {
   std::string_view const phase = to_string(e.phase);
   if (e.phase != PhaseKind::decode && e.context > 0)
@@ -226,6 +238,7 @@ std::vector<std::string> illegal_reasons(Experiment const& e) {
   if (reasons.empty()) check_schedule(e, reasons);
   check_seq(e, reasons);
   check_phase(e, reasons);
+  check_prediction(e, reasons);
   check_routing(e, reasons);
   check_fp8(e, reasons);
   if (e.ranks == 1 && (e.nccl_algo != "auto" || e.nccl_proto != "auto" || e.nccl_channels != 0))

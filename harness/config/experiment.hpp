@@ -49,6 +49,8 @@ struct Experiment {
   double capacity = 0;     ///< expert capacity factor, 0: dropless
   double dropout = 0;      ///< rate on the embedding and on both branches of a block
   double clip_grad = 0;    ///< largest global norm of the gradients, 0: not clipped
+  std::int64_t mtp = 0;     ///< multi-token-prediction layers of the model that the step has
+  double mtp_weight = 0.3;  ///< of their mean loss (DeepSeek-V3 report, section 4.2)
   bool check = false;
   bool verify_collectives = false;
   std::int64_t warmup = 2;

@@ -104,6 +104,8 @@ void add_cut_fields(std::vector<Field>& t) {
                       SB_FIELD(parallel.zero_stage)));
   degree("shard-ranks", "ranks that a ZeRO shard is spread over (HSDP); all of dp when not given",
          SB_FIELD(parallel.shard_ranks));
+  t.push_back(choice("zero-keep", "what zero 3 leaves whole between microbatches: weights, or gradients too (all)",
+                     all_of<ZeroKeep>(), SB_FIELD(parallel.zero_keep)));
   t.push_back(toggle("sequence-parallel", "cut the activations between tp regions along the sequence",
                      SB_FIELD(parallel.sequence_parallel)));
   t.push_back(number("tp-sync-fraction", "share of the channels that tp synchronises", 0, 1,
@@ -173,6 +175,8 @@ void add_run_fields(std::vector<Field>& t) {
                      SB_FIELD(dropout)));
   t.push_back(number("clip-grad", "largest global norm of the gradients; 0 does not clip", 0, number_limit,
                      SB_FIELD(clip_grad)));
+  t.push_back(integer("mtp", "multi-token-prediction layers in the step, of those the model has", 0, 64, SB_FIELD(mtp)));
+  t.push_back(number("mtp-weight", "weight of the prediction layers' mean loss", 0, number_limit, SB_FIELD(mtp_weight)));
   t.push_back(toggle("check", "compare with the unsharded step", SB_FIELD(check)));
   t.push_back(toggle("verify-collectives", "check kind, size, group and order of collectives across ranks",
                      SB_FIELD(verify_collectives)));

@@ -104,6 +104,7 @@ std::string read_file(std::filesystem::path const& path) {
 }  // namespace
 
 bool ModelConfig::is_moe_layer(std::int64_t layer) const {
+  if (layer >= layers) return moe.has_value();  // of a prediction layer
   if (!moe || layer < moe->first_dense_layers || (layer - moe->first_dense_layers) % moe->layer_step != 0) return false;
   return std::find(moe->dense_layers.begin(), moe->dense_layers.end(), layer) == moe->dense_layers.end();
 }

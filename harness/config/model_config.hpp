@@ -89,7 +89,7 @@ struct ModelConfig {
   double embedding_scale = 1;            ///< factor on the embedding output (Gemma: sqrt(hidden))
   double attention_scale = 0;            ///< factor on the scores, 0: 1/sqrt(head_dim) (Gemma 2 names its own)
   std::int64_t vision_heads = 0;  ///< heads of a vision tower that is cut with the model (case C05), 0 when not given
-  std::int64_t mtp_layers = 0;    ///< multi-token-prediction layers, never in the parameter count unless asked
+  std::int64_t mtp_layers = 0;    ///< multi-token-prediction layers, blocks `layers` and on; counted apart
   std::optional<MoeConfig> moe;
   std::optional<MlaConfig> mla;
   std::optional<VisionConfig> vision;

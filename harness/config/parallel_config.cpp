@@ -25,6 +25,10 @@ std::string_view to_string(Recompute kind) {
   return name_of(kind, std::array<std::string_view, 3>{"none", "selective", "full"});
 }
 
+std::string_view to_string(ZeroKeep keep) {
+  return name_of(keep, std::array<std::string_view, 3>{"none", "weights", "all"});
+}
+
 std::string_view to_string(CpMethod method) {
   return name_of(method, std::array<std::string_view, 3>{"ring", "all-gather", "ulysses"});
 }

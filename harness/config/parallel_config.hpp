@@ -14,6 +14,10 @@ std::string_view to_string(ScheduleKind kind);
 enum class Recompute : std::uint8_t { none, selective, full, size_ };
 std::string_view to_string(Recompute kind);
 
+/// What ZeRO 3 leaves whole between the microbatches of a step: nothing, weights, or weights and gradients.
+enum class ZeroKeep : std::uint8_t { none, weights, all, size_ };
+std::string_view to_string(ZeroKeep keep);
+
 enum class CpMethod : std::uint8_t { ring, all_gather, ulysses, size_ };
 std::string_view to_string(CpMethod method);
 
@@ -24,6 +28,7 @@ struct ParallelConfig {
   std::int64_t vpp = 1;          ///< model chunks per stage; above 1 means interleaved
   int zero_stage = 0;            ///< 0 to 3
   std::int64_t shard_ranks = 0;  ///< HSDP: ranks a ZeRO shard is spread over, 0 means all of dp
+  ZeroKeep zero_keep = ZeroKeep::none;
   bool sequence_parallel = false;
   double tp_sync_fraction = 1;      ///< partially synchronised tensor parallelism
   std::int64_t streams = 1;         ///< residual streams on one rank: the reference of a partially synchronised tp

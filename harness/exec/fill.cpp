@@ -148,6 +148,14 @@ void Runner::fill_inputs(std::uint64_t seed) {
       }
     put(device_, at(p.ids, m), ids, stream);
     put(device_, at(p.targets, m), targets, stream);
+    for (std::size_t k = 0; k < p.future_tokens.size(); ++k) {
+      std::vector<std::int32_t> ahead;
+      for (std::int32_t const position : positions)
+        for (std::int64_t b = 0; b < p.micro_batch; ++b)
+          ahead.push_back(token_id(seed, p.first_sample + m * p.micro_batch + b,
+                                   position + 2 + static_cast<std::int64_t>(k), p.seq, p.vocab));
+      put(device_, at(p.future_tokens[k], m), ahead, stream);
+    }
   }
 }
 

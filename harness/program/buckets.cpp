@@ -20,11 +20,14 @@ std::size_t group_size(StepProgram const& p, std::int32_t group) {
   return p.groups[static_cast<std::size_t>(group)].members.size();
 }
 
-/// A weight that another stage holds a copy of: the copies' gradients are summed whole, so it is never cut over dp.
+/// A weight that another chunk holds a copy of: in a bucket of its own, so that its shards are those of the copies.
 bool meets_copy(StepProgram const& p, Parameter const& parameter) {
-  return parameter.tied && std::ranges::any_of(p.groups, [](Group const& g) {
-           return g.name == "tied_embedding" && g.members.size() > 1;
-         });
+  Chunk const& chunk = p.chunks[static_cast<std::size_t>(parameter.chunk)];
+  return parameter.tied && !(chunk.has_embedding && chunk.has_head);
+}
+
+Dtype gradient_dtype(StepProgram const& p, Bucket const& bucket) {
+  return p.tensors[static_cast<std::size_t>(bucket.gradients)].dtype;
 }
 
 /// Which groups a gradient is summed over, and which of them its states are sharded over.
@@ -45,10 +48,12 @@ Reduction reduction_of(StepProgram const& p, GroupIds const& groups, Experiment 
     if (group_size(p, id) > 1) r.groups.push_back(id);
     return id;
   };
-  bool const sharded = e.parallel.zero_stage > 0 && !meets_copy(p, parameter);
+  bool const sharded = e.parallel.zero_stage > 0;
   if (!parameter.expert && partial[tp_axis]) use("tp");
   std::size_t const before = r.groups.size();
-  if (parameter.expert)
+  if (parameter.expert && sharded)
+    use("expert_shard"), use("expert_replica");
+  else if (parameter.expert)
     use("edp");
   else if (sharded && (partial[dp_axis] || partial[cp_axis]))
     use("shard"), use("replica");
@@ -58,7 +63,7 @@ Reduction reduction_of(StepProgram const& p, GroupIds const& groups, Experiment 
     use("dp");
   if (sharded && r.groups.size() > before) r.shard_group = r.groups[before];
   // One rank holds a whole shard set: there is nothing to cut, only copies to sum.
-  if (!parameter.expert && r.shard_group != groups.at("shard")) r.shard_group = -1;
+  if (r.shard_group != groups.at(parameter.expert ? "expert_shard" : "shard")) r.shard_group = -1;
   return r;
 }
 
@@ -97,11 +102,12 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
     bucket.shard_begin = bucket.shard_elements * (std::ranges::find(members, p.rank) - members.begin());
   }
   std::string const name = fmt::format("bucket{}", index);
-  TensorRole const full = e.parallel.zero_stage == 3 && sharded ? TensorRole::activation : TensorRole::parameter;
-  bucket.weights = root(p, b, name + ".weights", full, p.precision, bucket.elements, bucket.chunk);
-  bucket.gradients =
-      root(p, b, name + ".gradients", full == TensorRole::activation ? TensorRole::activation : TensorRole::gradient,
-           Dtype::f32, bucket.elements, bucket.chunk);
+  bool const gathered = e.parallel.zero_stage == 3 && sharded;
+  bucket.weights = root(p, b, name + ".weights", gathered ? TensorRole::activation : TensorRole::parameter, p.precision,
+                        bucket.elements, bucket.chunk);
+  bool const sums = !gathered || e.parallel.zero_keep == ZeroKeep::all;
+  bucket.gradients = root(p, b, name + ".gradients", sums ? TensorRole::gradient : TensorRole::activation,
+                          e.gradient_dtype, bucket.elements, bucket.chunk);
   for (std::int32_t const i : bucket.parameters) {
     Parameter& parameter = p.parameters[static_cast<std::size_t>(i)];
     parameter.bucket = index;
@@ -116,18 +122,18 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
       root(p, b, name + ".exp_avg", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
   bucket.exp_avg_sq =
       root(p, b, name + ".exp_avg_sq", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
-  if (full == TensorRole::activation) {
+  if (gathered) {
     bucket.weight_shard =
         root(p, b, name + ".weight_shard", TensorRole::parameter, p.precision, bucket.shard_elements, bucket.chunk);
     bucket.gradient_shard =
-        root(p, b, name + ".gradient_shard", TensorRole::gradient, Dtype::f32, bucket.shard_elements, bucket.chunk);
+        root(p, b, name + ".gradient_shard", TensorRole::gradient, e.gradient_dtype, bucket.shard_elements, bucket.chunk);
     bucket.reduced =
-        root(p, b, name + ".reduced", TensorRole::temporary, Dtype::f32, bucket.shard_elements, bucket.chunk);
+        root(p, b, name + ".reduced", TensorRole::temporary, e.gradient_dtype, bucket.shard_elements, bucket.chunk);
   }
 }
 
 /// Sums of a bucket's gradients: whole until they are cut into shards, the own shard from there on.
-std::vector<Op> reduction_ops(GraphBuilder& b, Bucket const& bucket) {
+std::vector<Op> reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket const& bucket) {
   std::vector<Op> ops;
   TensorRef const whole{bucket.gradients, 0, 0}, shard{bucket.gradients, bucket.shard_begin, 0};
   bool cut = false;
@@ -135,7 +141,7 @@ std::vector<Op> reduction_ops(GraphBuilder& b, Bucket const& bucket) {
     bool const cuts = group == bucket.shard_group;
     TensorRef const from = cut ? shard : whole, to = cut || cuts ? shard : whole;
     ops.push_back(b.make_collective(cuts ? OpKind::reduce_scatter : OpKind::all_reduce, group,
-                                    cut ? bucket.shard_elements : bucket.elements, Dtype::f32, "gradients", from, to));
+                                    cut ? bucket.shard_elements : bucket.elements, gradient_dtype(p, bucket), "gradients", from, to));
     cut = cut || cuts;
     ops.back().when = When::last;
     ops.back().part = BackwardPart::weight;
@@ -152,21 +158,21 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
   std::ranges::sort(places, std::greater<>{});
   for (auto const& [position, index] : places) {
     Bucket const& bucket = p.buckets[static_cast<std::size_t>(index)];
-    std::vector<Op> reductions = reduction_ops(b, bucket);
+    std::vector<Op> reductions = reduction_ops(p, b, bucket);
     backward.insert(backward.begin() + static_cast<std::ptrdiff_t>(position) + 1, reductions.begin(), reductions.end());
   }
 }
 
-/// ZeRO-3 reduces after every backward: gradients of a microbatch overwrite, and the shard adds them up. What ranks agree
-/// on before that, they agree on every time.
+/// ZeRO-3 reduces after every backward, unless gradients are kept: those of a microbatch overwrite, and the shard adds
+/// them up. What ranks agree on before that, they agree on every time.
 void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
   for (Op& op : backward)
     for (TensorRef const& out : op.outputs) {
       if (!out.valid()) continue;
       TensorId const root = p.storage_of(out.id);
-      bool const sharded = std::ranges::any_of(
+      bool const reduced = std::ranges::any_of(
           p.buckets, [&](Bucket const& b) { return b.weight_shard != no_tensor && b.gradients == root; });
-      if (!sharded) continue;
+      if (!reduced || p.tensors[static_cast<std::size_t>(root)].role == TensorRole::gradient) continue;
       op.accumulate = false;
       if (op.when == When::last) op.when = When::every;
     }
@@ -174,22 +180,24 @@ void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
 
 }  // namespace
 
-bool weights_are_sharded(ParallelConfig const& c) {
-  return c.zero_stage == 3 && (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp > 1;
+bool weights_are_sharded(Experiment const& e) {
+  ParallelConfig const& c = e.parallel;
+  std::int64_t const ranks = (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp;
+  return c.zero_stage == 3 && (ranks > 1 || (e.model.moe && ranks * c.tp > c.etp * c.ep));
 }
 
 void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds const& groups, std::int32_t chunk,
                  std::int32_t first_parameter, std::vector<Op>& backward) {
   auto const first_bucket = static_cast<std::int32_t>(p.buckets.size());
   // Backward reaches the last parameter first.
-  std::map<std::pair<Reduction, bool>, std::int32_t> open;
+  std::map<std::tuple<Reduction, bool, bool>, std::int32_t> open;
   for (auto i = static_cast<std::int32_t>(p.parameters.size()); i-- > first_parameter;) {
     Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
     auto const over = reduction_of(p, groups, e, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
-    auto const key = std::pair{over, parameter.expert};
+    auto const key = std::tuple{over, parameter.expert, meets_copy(p, parameter)};
     auto it = open.find(key);
     double const bytes =
-        it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * 4;
+        it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * static_cast<double>(bytes_of(e.gradient_dtype));
     // `elements` holds the running sum until the bucket is laid out.
     if (it == open.end() || (!over.groups.empty() && bytes >= e.bucket_mb * 1e6)) {
       open[key] = static_cast<std::int32_t>(p.buckets.size());
@@ -225,17 +233,17 @@ void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
     for (std::int32_t const over : bucket.reduce_groups) {
       bool const cut = last.size() > 0;
       if (over == bucket.shard_group) {
-        reduce.ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, Dtype::f32, "gradients",
+        reduce.ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, gradient_dtype(p, bucket), "gradients",
                                                whole, {bucket.reduced, 0, 0}));
         last.push_back(b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add",
                                  {{bucket.reduced, 0, 0}}, {sum}));
         last.back().accumulate = true;
       } else if (!cut) {
         reduce.ops.push_back(
-            b.make_collective(OpKind::all_reduce, over, bucket.elements, Dtype::f32, "gradients", whole, whole));
+            b.make_collective(OpKind::all_reduce, over, bucket.elements, gradient_dtype(p, bucket), "gradients", whole, whole));
       } else {
         // Copies of the shard agree once a step.
-        last.push_back(b.make_collective(OpKind::all_reduce, over, bucket.shard_elements, Dtype::f32, "gradients", sum,
+        last.push_back(b.make_collective(OpKind::all_reduce, over, bucket.shard_elements, gradient_dtype(p, bucket), "gradients", sum,
                                          sum));
         last.back().when = When::last;
       }
@@ -248,27 +256,42 @@ void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
 
 namespace {
 
-void reduce_copies(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, std::vector<Op>& ops) {
-  auto const size = [&](char const* name) {
-    return p.groups[static_cast<std::size_t>(groups.at(name))].members.size();
-  };
-  bool const mirrored = size("pipeline_mirror") > 1;
+/// What this rank holds of a bucket's reduced gradient.
+TensorRef reduced_gradient(Bucket const& bucket) {
+  return bucket.gradient_shard != no_tensor ? TensorRef{bucket.gradient_shard, 0, 0}
+                                            : TensorRef{bucket.gradients, bucket.shard_begin, 0};
+}
+
+void reduce_mirrors(StepProgram const& p, GraphBuilder& b, std::int32_t mirror, std::vector<Op>& ops) {
+  if (p.groups[static_cast<std::size_t>(mirror)].members.size() < 2) return;
   // Both ranks hold the same two pieces in opposite chunks: the order of the pieces is the one they share.
-  std::vector<Bucket> buckets = mirrored ? p.buckets : std::vector<Bucket>{};
+  std::vector<Bucket> buckets = p.buckets;
   std::ranges::stable_sort(
       buckets, {}, [&](Bucket const& bucket) { return p.chunks[static_cast<std::size_t>(bucket.chunk)].piece; });
   for (Bucket const& bucket : buckets) {
-    TensorRef const whole{bucket.gradients, 0, 0};
-    ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("pipeline_mirror"), bucket.elements, Dtype::f32,
-                                    "mirror_gradients", whole, whole));
+    TensorRef const sum = reduced_gradient(bucket);
+    ops.push_back(b.make_collective(OpKind::all_reduce, mirror, bucket.shard_elements, gradient_dtype(p, bucket), "mirror_gradients",
+                                    sum, sum));
   }
-  if (mirrored || size("tied_embedding") < 2) return;
-  for (Parameter const& parameter : p.parameters) {
-    if (!parameter.tied) continue;
-    TensorRef const whole{parameter.gradient, 0, 0};
-    ops.push_back(b.make_collective(OpKind::all_reduce, groups.at("tied_embedding"), parameter.elements(), Dtype::f32,
-                                    "tied_embedding", whole, whole));
-  }
+}
+
+/// Copies of a tied weight in two chunks of this rank meet here, those of two stages over their group.
+void reduce_tied(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, std::vector<Op>& ops) {
+  std::vector<Bucket const*> tied;
+  for (Bucket const& bucket : p.buckets)
+    if (meets_copy(p, p.parameters[static_cast<std::size_t>(bucket.parameters.front())])) tied.push_back(&bucket);
+  if (tied.empty()) return;
+  std::int64_t const count = tied.front()->shard_elements;
+  TensorRef const sum = reduced_gradient(*tied.front());
+  auto const copy = [&](TensorRef from, TensorRef to, bool adds) {
+    ops.push_back(b.make_op(OpKind::copy_block, BlockShape{1, count, 1}, "tied_embedding", {from}, {to}));
+    ops.back().always_accumulate = adds;
+  };
+  for (std::size_t i = 1; i < tied.size(); ++i) copy(reduced_gradient(*tied[i]), sum, true);
+  std::int32_t const group = groups.at("tied_embedding");
+  if (p.groups[static_cast<std::size_t>(group)].members.size() > 1)
+    ops.push_back(b.make_collective(OpKind::all_reduce, group, count, gradient_dtype(p, *tied.front()), "tied_embedding", sum, sum));
+  for (std::size_t i = 1; i < tied.size(); ++i) copy(sum, reduced_gradient(*tied[i]), false);
 }
 
 }  // namespace
@@ -276,7 +299,8 @@ void reduce_copies(StepProgram const& p, GraphBuilder& b, GroupIds const& groups
 void add_copy_reductions(StepProgram& p, GraphBuilder& b, GroupIds const& groups) {
   b.set_phase("reduce");
   std::vector<Op> ops;
-  reduce_copies(p, b, groups, ops);
+  reduce_mirrors(p, b, groups.at("pipeline_mirror"), ops);
+  reduce_tied(p, b, groups, ops);
   if (!ops.empty()) p.segments.push_back({ActionKind::reduce, all_chunks, std::move(ops)});
 }
 
@@ -285,8 +309,7 @@ std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
   std::vector<Op> ops;
   for (Bucket const& bucket : p.buckets) {
     bool const own_shard = bucket.weight_shard != no_tensor;
-    TensorRef const gradient =
-        own_shard ? TensorRef{bucket.gradient_shard, 0, 0} : TensorRef{bucket.gradients, bucket.shard_begin, 0};
+    TensorRef const gradient = reduced_gradient(bucket);
     TensorRef const weight =
         own_shard ? TensorRef{bucket.weight_shard, 0, 0} : TensorRef{bucket.weights, bucket.shard_begin, 0};
     TensorRef const master = bucket.master == no_tensor ? TensorRef{} : TensorRef{bucket.master, 0, 0};

@@ -10,7 +10,7 @@ namespace shardbench {
 using GroupIds = std::map<std::string, std::int32_t>;
 
 /// Whether ranks keep a part of each weight only (ZeRO-3), gathering it for use.
-bool weights_are_sharded(ParallelConfig const& parallel);
+bool weights_are_sharded(Experiment const& experiment);
 
 /// Sorts the chunk's parameters (from `first_parameter` on) into buckets in the order their gradients become final,
 /// lays each bucket out contiguously, and inserts its reduction behind its last gradient, in the last microbatch.

@@ -69,11 +69,15 @@ Value GraphBuilder::embedding(std::string const& name, std::string const& role, 
                               std::int64_t padded_rows, TensorId ids) {
   Placement const placement = program_.degree[tp_axis] > 1 ? strategy_.weight(role) : Placement{Replicate{}};
   LinearSpec const spec{name, role, {{"", rows, padded_rows, 0, false}}, model_.hidden, false, -1};
-  Parameter table = cut_weight(spec, placement);
-  table.name += ".weight";
-  table.sections[0].key += ".weight";
-  table.tied = model_.tied_embeddings;
-  std::int32_t const weight = add_parameter(std::move(table));
+  std::int32_t weight = parameter_index(name + ".weight");
+  if (weight < 0) {
+    Parameter table = cut_weight(spec, placement);
+    table.name += ".weight";
+    table.sections[0].key += ".weight";
+    table.tied = model_.tied_embeddings || experiment_.mtp > 0;
+    table.copy = !program_.chunks[static_cast<std::size_t>(chunk_)].has_embedding;
+    weight = add_parameter(std::move(table));
+  }
   auto const& p = program_.parameters[static_cast<std::size_t>(weight)];
   Layout layout = block_;
   layout[tp_axis] = Replicate{};
@@ -213,7 +217,10 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
       (!is_shard(placement) && is_shard(need[tp_axis], feature_dim)))
     need[tp_axis] = Replicate{};
   if (is_shard(placement, 1)) need[tp_axis] = Shard{feature_dim};
-  bool const chunked = overlap_chunks_ > 1 && (is_shard(placement, 0) || (is_shard(placement, 1) && joins_block(spec)));
+  // Columns of a wider tensor: their gradient is one part of a partial sum, which is reduced as a whole.
+  bool const columns = state(x).ref.stride > state(x).cols;
+  bool const chunked =
+      overlap_chunks_ > 1 && !columns && (is_shard(placement, 0) || (is_shard(placement, 1) && joins_block(spec)));
   auto const weights = linear_weights(spec, placement);  // first: it is what names an impossible cut
   std::int32_t const weight = weights.first, bias = weights.second;  // clang 14 captures no structured binding
   // Where the gather is cut in pieces, the pieces are gathered between the products.
@@ -327,30 +334,32 @@ Value GraphBuilder::add(Value a, Value b) {
   return y;
 }
 
-void GraphBuilder::loss(Value logits, std::int64_t first_column, std::int64_t targets_of_sample) {
-  if (streams_ > 1) logits = select_blocks(logits, "loss.streams");
+void GraphBuilder::loss(Value logits, std::int64_t first_column, std::int64_t targets_of_sample, LossTerm const& term) {
+  if (streams_ > 1) logits = select_blocks(logits, term.name + ".streams");
   logits = whole(logits);
   std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
-  float const scale = static_cast<float>(1.0 / static_cast<double>(program_.global_batch * targets_of_sample));
+  float const scale = static_cast<float>(term.weight / static_cast<double>(program_.global_batch * targets_of_sample));
+  std::string const name = term.name;
   CrossEntropyOpShape const shape{tokens, columns, first_column, program_.vocab, scale, model_.logit_softcap};
   bool const cut = is_shard(state(logits).layout[tp_axis], feature_dim);
-  TensorRef const maximum{new_tensor("loss.maximum", TensorRole::temporary, Dtype::f32, tokens, 1), 0, 0};
-  TensorRef const sums{new_tensor("loss.sums", TensorRole::temporary, Dtype::f32, 2, tokens), 0, 0};
-  TensorRef const in = state(logits).ref, targets{program_.targets, 0, 0};
-  emit(make_op(OpKind::cross_entropy_max, shape, "loss.max", {in, targets}, {maximum}));
+  TensorRef const maximum{new_tensor(name + ".maximum", TensorRole::temporary, Dtype::f32, tokens, 1), 0, 0};
+  TensorRef const sums{new_tensor(name + ".sums", TensorRole::temporary, Dtype::f32, 2, tokens), 0, 0};
+  TensorRef const in = state(logits).ref, targets{term.targets, 0, 0};
+  emit(make_op(OpKind::cross_entropy_max, shape, name + ".max", {in, targets}, {maximum}));
   if (cut) {
-    Op op = make_collective(OpKind::all_reduce, group_id("tp"), tokens, Dtype::f32, "loss.max", maximum, maximum);
+    Op op = make_collective(OpKind::all_reduce, group_id("tp"), tokens, Dtype::f32, name + ".max", maximum, maximum);
     std::get<CollectiveShape>(op.shape).reduce = PartialOp::max;
     emit(std::move(op));
   }
-  emit(make_op(OpKind::cross_entropy_sum, shape, "loss.sum", {in, targets, maximum}, {sums}));
-  if (cut) emit(make_collective(OpKind::all_reduce, group_id("tp"), 2 * tokens, Dtype::f32, "loss.sum", sums, sums));
-  Op total = make_op(OpKind::cross_entropy_loss, shape, "loss", {in, targets, sums}, {{program_.loss, 0, 0}});
-  total.accumulate = true;
+  emit(make_op(OpKind::cross_entropy_sum, shape, name + ".sum", {in, targets, maximum}, {sums}));
+  if (cut) emit(make_collective(OpKind::all_reduce, group_id("tp"), 2 * tokens, Dtype::f32, name + ".sum", sums, sums));
+  Op total = make_op(OpKind::cross_entropy_loss, shape, name, {in, targets, sums}, {{program_.loss, 0, 0}});
+  total.accumulate = !term.adds;
+  total.always_accumulate = term.adds;
   emit(std::move(total));
   on_backward([=, this] {
     // In place: nobody reads the logits again.
-    emit(make_op(OpKind::cross_entropy_backward, shape, "loss", {in, targets, maximum, sums}, {in}));
+    emit(make_op(OpKind::cross_entropy_backward, shape, name, {in, targets, maximum, sums}, {in}));
     accumulate(logits, in, state(logits).layout);
   });
 }

@@ -13,12 +13,12 @@ std::int32_t GraphBuilder::add_parameter(Parameter parameter) {
   for (auto& section : parameter.sections)
     if (section.tp_copies == 0) section.tp_copies = program_.degree[static_cast<std::size_t>(Axis::tp)];
   // DualPipe holds every piece twice; the copy of the second direction is counted once with the first.
-  if (program_.schedule.kind == ScheduleKind::dualpipe && chunk_ == 1) parameter.copy = true;
+  if (program_.schedule.kind == ScheduleKind::dualpipe && program_.direction_of(chunk_) == 1) parameter.copy = true;
   parameter.weight =
       new_tensor(parameter.name, TensorRole::parameter, program_.precision, parameter.rows, parameter.cols);
   if (!caches())
     parameter.gradient =
-        new_tensor(parameter.name + ".gradient", TensorRole::gradient, Dtype::f32, parameter.rows, parameter.cols);
+        new_tensor(parameter.name + ".gradient", TensorRole::gradient, experiment_.gradient_dtype, parameter.rows, parameter.cols);
   for (TensorId const id : {parameter.weight, parameter.gradient}) {
     if (id == no_tensor) continue;
     Tensor& t = program_.tensors[static_cast<std::size_t>(id)];
@@ -43,7 +43,7 @@ Parameter GraphBuilder::cut_weight(LinearSpec const& spec, Placement const& plac
   auto const axis = static_cast<std::size_t>(Axis::tp);
   std::int64_t const tp = program_.degree[axis], index = program_.coordinate[axis];
   Parameter p;
-  p.name = qualified(spec.name);
+  p.name = qualified(spec.weight_name.empty() ? spec.name : spec.weight_name);
   p.cols = p.global_cols = spec.inputs;
   if (is_shard(placement, 1)) {
     if (spec.inputs % tp != 0)
@@ -117,8 +117,8 @@ void GraphBuilder::reduce_replicated_sections(std::int32_t parameter, Placement 
   // Each copy of a KV head has seen its own query heads only; the copies agree once a step, after the last microbatch.
   std::int64_t const count = (end - begin) * p.cols;
   TensorRef const slice{p.gradient, begin * p.cols, 0};
-  Op op = make_collective(OpKind::all_reduce, group_id("kv_replicas"), count, Dtype::f32, spec.name + ".kv_replicas",
-                          slice, slice);
+  Op op = make_collective(OpKind::all_reduce, group_id("kv_replicas"), count, experiment_.gradient_dtype,
+                          spec.name + ".kv_replicas", slice, slice);
   op.when = When::last;
   op.part = BackwardPart::weight;
   emit(std::move(op));

@@ -16,7 +16,7 @@ Group const& group_named(StepProgram const& p, std::string const& name) {
 bool speaks_among_copies(StepProgram const& p, Bucket const& bucket) {
   bool const expert = p.parameters[static_cast<std::size_t>(bucket.parameters.front())].expert;
   bool const sharded = bucket.shard_elements < bucket.elements;
-  if (expert) return sharded || group_named(p, "edp").members.front() == p.rank;
+  if (expert) return group_named(p, sharded ? "expert_replica" : "edp").members.front() == p.rank;
   // Shards are spread over data and context ranks; only copies of a whole shard set hold the same.
   return group_named(p, sharded ? "replica" : "dp_cp").members.front() == p.rank;
 }

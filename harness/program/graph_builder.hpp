@@ -43,11 +43,20 @@ struct LinearSpec {
   bool bias = false;
   std::int32_t shared_weight = -1;  ///< index of an existing parameter (tied head)
   bool input_gradient = true;       ///< false where the inputs are data
+  std::string weight_name{};        ///< of a weight with another name (a tied head's); empty: `name`
 };
 
 /// Where queries, keys and values lie (or their gradients), each with its row stride.
 struct AttentionParts {
   TensorRef q, k, v;
+};
+
+/// One of the losses of a step: their weighted sum is the step's.
+struct LossTerm {
+  TensorId targets = no_tensor;
+  double weight = 1;
+  std::string name = "loss";
+  bool adds = false;  ///< to the losses before it
 };
 
 /// A norm of vectors that lie side by side in rows (heads, or the first columns of a latent), for its backward pass.
@@ -77,6 +86,7 @@ class GraphBuilder {
   /// Makes `x` the chunk's output in the block layout and names its gradient as the start of the backward pass.
   void chunk_output(Value x);
 
+  /// Of a table that this chunk has already, or of its own (a copy off the chunk that begins with it).
   Value embedding(std::string const& name, std::string const& role, std::int64_t rows, std::int64_t padded_rows,
                   TensorId ids);
   /// Adds rows of a table chosen by position to x (learned positions).
@@ -102,8 +112,8 @@ class GraphBuilder {
   Value join(Value stream, Value branch, std::string const& name);
   /// x itself where nothing is dropped.
   Value dropout(Value x, std::string const& name);
-  /// Vocabulary-parallel cross-entropy; sets program.loss. `targets` of a sample: the loss is their mean over the batch.
-  void loss(Value logits, std::int64_t first_column, std::int64_t targets);
+  /// Vocabulary-parallel cross-entropy into program.loss; `targets_of_sample`: the loss is their mean over the batch.
+  void loss(Value logits, std::int64_t first_column, std::int64_t targets_of_sample, LossTerm const& term);
 
   // Images (builder_vision.cpp). Rows are (y, x, sample).
   /// The images of a microbatch, from the generator.

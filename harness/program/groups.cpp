@@ -63,8 +63,16 @@ std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) 
       {"edp", Axis::dp, experts.group_of(rank, {"edp"})},
       {"kv_replicas", Axis::tp, kv_replicas(e.model, tp, at[0])},
   };
+  auto const edp = experts.group_of(rank, {"edp"});
+  // Copies of an expert's shard set are as many as those of the dense part; illegal cuts were refused before.
+  std::int64_t const expert_parts =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(edp.size()) * parts / static_cast<std::int64_t>(data.size()));
+  groups.push_back({"expert_shard", Axis::dp, sharding(edp, rank, expert_parts, false)});
+  groups.push_back({"expert_replica", Axis::dp, sharding(edp, rank, expert_parts, true)});
   Group tied{"tied_embedding", Axis::pp, {}};
-  if (c.pp > 1 && (stage == 0 || stage == c.pp - 1)) tied.members = {column.front(), column.back()};
+  // ZB-V and DualPipe hold the first and the last piece on one rank.
+  bool const apart = c.schedule != ScheduleKind::zb_v && c.schedule != ScheduleKind::dualpipe;
+  if (c.pp > 1 && apart && (stage == 0 || stage == c.pp - 1)) tied.members = {column.front(), column.back()};
   Group mirror{"pipeline_mirror", Axis::pp, {}};
   if (c.schedule == ScheduleKind::dualpipe) {
     auto const other = column[static_cast<std::size_t>(c.pp - 1 - stage)];

@@ -15,7 +15,7 @@ bool lasts(TensorRole role) { return role != TensorRole::activation && role != T
 }  // namespace
 
 Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay)
-    : p_(program), residence_(program.tensors.size(), Residence::unused) {
+    : p_(program), replay_(replay), residence_(program.tensors.size(), Residence::unused) {
   for (Run const& run : replay.runs()) {
     if (run.segment && !touches_.contains(run.segment)) {
       used_.push_back(run.segment);
@@ -104,6 +104,18 @@ std::int64_t Lifetimes::release(Segment const& segment, TensorId id) const {
 bool Lifetimes::freed_by_action(TensorId id) const {
   return std::ranges::any_of(p_.buckets,
                              [&](Bucket const& b) { return b.weight_shard != no_tensor && b.weights == id; });
+}
+
+std::vector<RunInterval> Lifetimes::gathered(std::int32_t chunk) const {
+  std::vector<RunInterval> intervals;
+  for (std::size_t r = 0; r < replay_.runs().size(); ++r) {
+    Run const& run = replay_.runs()[r];
+    auto const at = static_cast<std::int64_t>(r);
+    if (run.chunk != chunk) continue;
+    if (run.kind == ActionKind::gather) intervals.push_back({at, at});
+    if (run.kind == ActionKind::free && !intervals.empty()) intervals.back().last = at;
+  }
+  return intervals;
 }
 
 void Lifetimes::find_intervals(Replay const& replay) {

@@ -31,6 +31,8 @@ class Lifetimes {
   std::map<TensorId, std::vector<RunInterval>> const& all_intervals() const { return intervals_; }
   /// Slot tensors whose chunk frees them by action (ZeRO-3): they are alive only between gather and free.
   bool freed_by_action(TensorId id) const;
+  /// The runs from each of a chunk's gathers to the free that follows.
+  std::vector<RunInterval> gathered(std::int32_t chunk) const;
 
  private:
   struct Touch {
@@ -49,6 +51,7 @@ class Lifetimes {
   void find_intervals(Replay const& replay);
 
   StepProgram const& p_;
+  Replay const& replay_;
   std::vector<Segment const*> used_;
   std::map<Segment const*, SegmentTouches> touches_;
   std::vector<Residence> residence_;

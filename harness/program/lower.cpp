@@ -11,8 +11,10 @@
 #include "harness/program/gradient_norm.hpp"
 #include "harness/program/inference.hpp"
 #include "harness/program/model_graph.hpp"
+#include "harness/program/narrow_gradients.hpp"
 #include "harness/program/recompute.hpp"
 #include "harness/program/routing_load.hpp"
+#include "harness/program/shard_actions.hpp"
 #include "harness/sharding/device_mesh.hpp"
 #include "kernels/core/error.hpp"
 
@@ -30,6 +32,7 @@ void refuse_private_channels(Experiment const& e) {
                            : m.post_norms                    ? "norms behind the branches"
                            : m.mla                           ? "latent attention"
                            : m.vision                        ? "images"
+                           : e.mtp > 0                       ? "multi-token prediction"
                                                              : nullptr;
   if (part)
     throw IllegalConfig(
@@ -53,26 +56,20 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (c.tp > 1 && is_private(strategy_of(e.model, c).block)) refuse_private_channels(e);
   if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
     throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
-  if (e.gradient_dtype != Dtype::f32)
-    throw IllegalConfig(
-        fmt::format("gradient-dtype: {} has no lowering yet (allowed: fp32)", to_string(e.gradient_dtype)));
+  if (e.gradient_dtype != Dtype::f32 && e.gradient_dtype != e.precision)
+    throw IllegalConfig(fmt::format("gradient-dtype: {} with precision {} (allowed: fp32, or the same as precision)",
+                                    to_string(e.gradient_dtype), to_string(e.precision)));
   if (e.capacity > 0 && c.cp > 1)
     throw IllegalConfig(
         fmt::format("capacity: {} with cp={} has no lowering yet (allowed: 0, dropless)", e.capacity, c.cp));
-  if (e.model.moe && c.zero_stage == 3)
-    throw IllegalConfig(fmt::format("zero: 3 of {}'s experts has no lowering yet (allowed: 0, 1, 2)", e.model.name));
-  if (e.model.moe && c.shard_ranks > 0 && c.shard_ranks != c.dp)
+  // A shard set of the experts spans as many ranks as one of the dense part, all of their cuts included.
+  if (std::int64_t const ranks = c.shard_ranks * c.cp * c.tp; e.model.moe && ranks % (c.etp * c.ep) != 0)
     throw IllegalConfig(
-        fmt::format("shard-ranks: {} has no lowering for experts (allowed: dp={})", c.shard_ranks, c.dp));
-  if (c.zero_stage == 3 && c.pp > 1)
-    throw IllegalConfig(fmt::format("zero: 3 with pp={} has no lowering yet (allowed: pp 1)", c.pp));
+        fmt::format("shard-ranks: {} * cp {} * tp {} = {} ranks hold no whole set of experts (allowed: multiples of "
+                    "etp*ep = {})",
+                    c.shard_ranks, c.cp, c.tp, ranks, c.etp * c.ep));
   if (e.model.vision && c.cp > 1 && e.scope == Scope::model)
     throw IllegalConfig(fmt::format("cp: {} with an image has no lowering (allowed: 1, or scope layer)", c.cp));
-  if (e.model.tied_embeddings &&
-      (c.schedule == ScheduleKind::zb_v || c.schedule == ScheduleKind::dualpipe || (c.zero_stage == 3)) &&
-      e.scope == Scope::model)
-    throw IllegalConfig(fmt::format("model {}: tied embeddings have no lowering yet under {} with zero {}",
-                                    e.model.name, to_string(c.schedule), c.zero_stage));
 }
 
 /// Builds one rank's program step by step.
@@ -108,7 +105,7 @@ class Lowering {
   }
 
  private:
-  bool fully_sharded() const { return weights_are_sharded(e_.parallel); }
+  bool fully_sharded() const { return weights_are_sharded(e_); }
 
   void place(std::int64_t rank) {
     ParallelConfig const& c = e_.parallel;
@@ -176,6 +173,8 @@ class Lowering {
       p_.next_ids = whole ? p_.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
       return;
     }
+    for (std::int64_t k = 0; k < e_.mtp; ++k)
+      p_.future_tokens.push_back(buffer(fmt::format("tokens_ahead.{}", k + 2), Dtype::i32, tokens, 1, true));
     p_.targets = buffer("targets", Dtype::i32, e_.model.vision ? p_.micro_batch : tokens, 1, true);
     p_.loss = buffer("loss", Dtype::f32, 1, 1, false);
   }
@@ -184,6 +183,7 @@ class Lowering {
     std::int32_t const piece = p_.schedule.piece_of(place);
     Chunk whole;
     whole.piece = piece;
+    whole.pipeline_chunk = place.chunk;
     for (std::int32_t i = 0; i < piece; ++i) whole.first_layer += layers[static_cast<std::size_t>(i)];
     whole.layers = layers[static_cast<std::size_t>(piece)];
     whole.has_embedding = piece == 0;
@@ -192,14 +192,13 @@ class Lowering {
     // ZeRO-3 gathers and frees a block at a time: each block is a chunk, embedding and head are chunks of their own.
     std::vector<Chunk> units;
     bool const outer = e_.scope == Scope::model;
-    if (outer)
-      units.push_back(
-          {.piece = piece, .first_layer = whole.first_layer, .layers = 0, .has_embedding = whole.has_embedding});
-    for (std::int64_t l = 0; l < whole.layers; ++l)
-      units.push_back({.piece = piece, .first_layer = whole.first_layer + l, .layers = 1});
-    if (outer)
-      units.push_back(
-          {.piece = piece, .first_layer = whole.first_layer + whole.layers, .layers = 0, .has_head = whole.has_head});
+    auto const unit = [&](std::int64_t first_layer, std::int64_t count) -> Chunk& {
+      units.push_back({.piece = piece, .pipeline_chunk = place.chunk, .first_layer = first_layer, .layers = count});
+      return units.back();
+    };
+    if (outer && whole.has_embedding) unit(whole.first_layer, 0).has_embedding = true;
+    for (std::int64_t l = 0; l < whole.layers; ++l) unit(whole.first_layer + l, 1);
+    if (outer && whole.has_head) unit(whole.first_layer + whole.layers, 0).has_head = true;
     return units;
   }
 
@@ -303,8 +302,12 @@ class Lowering {
     }
     builder_->derive_backward();
     auto forward = builder_->take_forward(), backward = builder_->take_backward();
-    if (e_.parallel.recompute != Recompute::none)
-      add_recompute(p_, e_.parallel, p_.chunks[static_cast<std::size_t>(index)], forward, backward);
+    narrow_gradients(p_, *builder_, backward);
+    if (e_.parallel.recompute != Recompute::none) {
+      Chunk stretch = p_.chunks[static_cast<std::size_t>(index)];
+      if (stretch.has_head) stretch.layers += e_.mtp;  // the blocks of prediction layers follow the last
+      add_recompute(p_, e_.parallel, stretch, forward, backward);
+    }
     TensorId const output = p_.chunks[static_cast<std::size_t>(index)].output;
     if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
     add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
@@ -328,41 +331,29 @@ class Lowering {
     p_.segments.push_back({ActionKind::optimizer, 0, std::move(ops)});
   }
 
-  /// Expands a pipeline action into those of the chunk's units, gathers and frees around them where weights are
-  /// sharded.
+  /// Adds a pipeline action as those of the chunk's units, with gathers and frees around them where weights are sharded.
   void expand(Action const& action, std::vector<Action>& out) const {
     auto const c = static_cast<std::size_t>(action.chunk);
     std::int32_t const begin = first_unit_[c], end = first_unit_[c + 1];
-    auto const with = [&](ActionKind kind, std::int32_t unit) {
+    bool const message = action.kind == ActionKind::send || action.kind == ActionKind::receive;
+    if (message || !fully_sharded()) {
+      // Activations enter the first unit and leave the last, gradients the other way.
+      bool const last = message && (action.kind == ActionKind::send) == (action.boundary == Boundary::activation);
       Action a = action;
-      a.kind = kind;
-      a.chunk = unit;
-      return a;
-    };
-    bool const forward = action.kind == ActionKind::forward;
-    if (!fully_sharded()) {
-      Action a = action;
-      a.chunk = action.kind == ActionKind::send ? (action.boundary == Boundary::activation ? end - 1 : begin) : begin;
+      a.chunk = last ? end - 1 : begin;
       if (action.kind == ActionKind::pair) a.pair_chunk = first_unit_[static_cast<std::size_t>(action.pair_chunk)];
       out.push_back(a);
       return;
     }
-    std::int32_t const count = end - begin;
-    auto const unit = [&](std::int32_t i) { return forward ? begin + i : end - 1 - i; };
-    // The next unit is gathered while this one computes.
-    out.push_back(with(ActionKind::gather, unit(0)));
-    for (std::int32_t i = 0; i < count; ++i) {
-      if (i + 1 < count) out.push_back(with(ActionKind::gather, unit(i + 1)));
-      out.push_back(with(action.kind, unit(i)));
-      if (!forward) out.push_back(with(ActionKind::reduce, unit(i)));
-      out.push_back(with(ActionKind::free, unit(i)));
-    }
+    gather_and_free(action, begin, end, out);
   }
 
   void make_actions() {
     PipelineSchedule with_transfers = p_.schedule;
     add_transfers(with_transfers);
-    for (Action const& action : with_transfers.order[static_cast<std::size_t>(p_.stage)]) expand(action, p_.actions);
+    auto const& order = with_transfers.order[static_cast<std::size_t>(p_.stage)];
+    for (Action const& action : fully_sharded() ? without_pairs(order) : order) expand(action, p_.actions);
+    keep_whole(p_.actions, e_.parallel.zero_keep);
     if (p_.segment_of(ActionKind::reduce, all_chunks))
       p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
     p_.actions.push_back({.kind = ActionKind::optimizer});

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "harness/program/lifetimes.hpp"
+#include "harness/program/shared_places.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -107,12 +108,14 @@ class Planner {
   }
 
   void place_slots() {
+    share_whole_units();
     std::map<std::vector<std::int64_t>, std::pair<std::int32_t, std::vector<std::int32_t>>>
         colourings;  // same lifetimes, same answer
     for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
       auto& place = plan_.places[id];
       if (place.residence != Residence::slot || !is_root(id)) continue;
       auto const& intervals = life_.intervals(static_cast<TensorId>(id));
+      if (shared_.contains(static_cast<TensorId>(id))) continue;
       std::vector<std::int64_t> key;
       for (auto const& i : intervals) key.push_back(i.first), key.push_back(i.last);
       auto [it, fresh] = colourings.try_emplace(std::move(key));
@@ -123,6 +126,42 @@ class Planner {
       place.instances = it->second.first;
       place.instance_of = it->second.second;
       reserve(place, p_.tensors[id].bytes());
+    }
+  }
+
+  /// Gathered weights, and gradients before they are cut into shards, of units that are never whole at the same time take
+  /// one another's place.
+  void share_whole_units() {
+    std::vector<SharedBlock> weights, gradients;
+    for (Bucket const& bucket : p_.buckets) {
+      if (bucket.weight_shard == no_tensor) continue;
+      weights.push_back({bucket.weights, life_.gathered(bucket.chunk)});
+      if (life_.residence(bucket.gradients) != Residence::slot) continue;
+      SharedBlock block{bucket.gradients, life_.intervals(bucket.gradients)};
+      std::erase_if(block.taken, [](RunInterval const& t) { return t.first < 0; });
+      std::ranges::sort(block.taken, {}, &RunInterval::first);
+      auto const meet = [](RunInterval const& a, RunInterval const& b) { return b.first <= a.last; };
+      if (std::ranges::adjacent_find(block.taken, meet) != block.taken.end()) continue;  // an instance a microbatch
+      // The next unit's backward does not wait until this one's gradients have been sent.
+      constexpr std::int64_t runs_of_a_unit = 4;
+      for (RunInterval& t : block.taken) t.last += runs_of_a_unit;
+      gradients.push_back(std::move(block));
+    }
+    give_places(weights);
+    give_places(gradients);
+  }
+
+  void give_places(std::vector<SharedBlock> const& blocks) {
+    for (std::vector<TensorId> const& together : share_places(blocks)) {
+      auto& first = plan_.places[static_cast<std::size_t>(together.front())];
+      std::int64_t bytes = 0;
+      for (TensorId const id : together) bytes = std::max(bytes, p_.tensors[static_cast<std::size_t>(id)].bytes());
+      reserve(first, bytes);
+      for (TensorId const id : together) {
+        shared_[id] = together.front();
+        plan_.places[static_cast<std::size_t>(id)].offset = first.offset;
+        plan_.places[static_cast<std::size_t>(id)].stride = first.stride;
+      }
     }
   }
 
@@ -181,9 +220,14 @@ class Planner {
   void number_instances() {
     for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
       if (!is_root(id)) continue;
+      auto const leader = shared_.find(static_cast<TensorId>(id));
+      if (leader != shared_.end() && leader->second != leader->first) continue;
       plan_.places[id].first_instance = plan_.instance_count;
       plan_.instance_count += plan_.places[id].instances;
     }
+    // Whoever takes a place waits for those who had it.
+    for (auto const& [id, leader] : shared_)
+      plan_.places[static_cast<std::size_t>(id)].first_instance = plan_.places[static_cast<std::size_t>(leader)].first_instance;
     for (std::size_t id = 0; id < p_.tensors.size(); ++id)
       if (!is_root(id)) {
         plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];
@@ -204,6 +248,7 @@ class Planner {
   Lifetimes life_;
   Replay const& replay_;
   MemoryPlan plan_;
+  std::map<TensorId, TensorId> shared_;  ///< of a whole unit's tensor: the first of those in its place
 };
 
 }  // namespace

@@ -328,6 +328,7 @@ struct Segment {
 /// A piece of the model on this rank and the tensors at its borders.
 struct Chunk {
   std::int32_t piece = 0;
+  std::int32_t pipeline_chunk = 0;  ///< chunk of the schedule that it is (a unit of)
   std::int64_t first_layer = 0, layers = 0;
   bool has_embedding = false, has_head = false;
   TensorId input = no_tensor, output = no_tensor, input_gradient = no_tensor, output_gradient = no_tensor;
@@ -370,6 +371,7 @@ struct StepProgram {
   std::vector<DrawnBuffer> drawn;
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
+  std::vector<TensorId> future_tokens;  ///< [k]: of each token, the one k + 2 behind it (multi-token prediction)
   std::vector<Constant> constants;
   /// Per token and microbatch: number * number_stride % number_period, where tokens of all samples are numbered through.
   TensorId token_numbers = no_tensor;
@@ -379,9 +381,10 @@ struct StepProgram {
   std::vector<DimRange> sequence;  ///< global positions of this rank's rows, in their order
   Dtype precision = Dtype::f32;
 
-  /// Direction of the pipeline that a pipeline chunk's transfers take: DualPipe and ZB-V have two.
-  std::int32_t direction_of(std::int32_t pipeline_chunk) const {
-    return schedule.kind == ScheduleKind::dualpipe || schedule.kind == ScheduleKind::zb_v ? pipeline_chunk : 0;
+  /// Direction of the pipeline that a chunk's transfers take: DualPipe and ZB-V have two.
+  std::int32_t direction_of(std::int32_t chunk) const {
+    bool const two = schedule.kind == ScheduleKind::dualpipe || schedule.kind == ScheduleKind::zb_v;
+    return two ? chunks[static_cast<std::size_t>(chunk)].pipeline_chunk : 0;
   }
   /// The segment that an action replays; nullptr for transfers.
   Segment const* segment_of(ActionKind kind, std::int32_t chunk) const;

@@ -1,5 +1,5 @@
 #pragma once
-// The two halves of the table of columns; report_columns() joins them.
+// The parts of the table of columns; report_columns() joins them.
 #include "harness/report/columns.hpp"
 
 namespace shardbench {
@@ -8,5 +8,7 @@ namespace shardbench {
 std::span<Column<ReportRow> const> configuration_columns();
 /// Groups time, rate, memory, traffic and truth.
 std::span<Column<ReportRow> const> result_columns();
+/// What came later: the rest of the cut.
+std::span<Column<ReportRow> const> later_columns();
 
 }  // namespace shardbench

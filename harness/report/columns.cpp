@@ -32,9 +32,10 @@ void add_tables(std::string& markdown, std::span<Column<Row> const> columns) {
 
 std::span<Column<ReportRow> const> report_columns() {
   static std::vector<Column<ReportRow>> const all = [] {
-    auto const first = configuration_columns(), second = result_columns();
+    auto const first = configuration_columns(), second = result_columns(), third = later_columns();
     std::vector<Column<ReportRow>> joined(first.begin(), first.end());
     joined.insert(joined.end(), second.begin(), second.end());
+    joined.insert(joined.end(), third.begin(), third.end());
     return joined;
   }();
   return all;

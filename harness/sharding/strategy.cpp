@@ -36,6 +36,7 @@ std::vector<WeightRole> const& weight_roles() {
       {"mlp.down", "hidden x ffn"},
       {"norm", "hidden"},
       {"head", "vocabulary x hidden"},
+      {"mtp.projection", "hidden x 2 hidden (multi-token prediction)"},
   };
   return roles;
 }
@@ -49,7 +50,8 @@ Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& paral
   s.weights = {{"embedding.word", Shard{0}}, {"attention.qkv", Shard{0, ShardLayout::contiguous, replicas}},
                {"attention.q_up", Shard{0}}, {"attention.kv_up", Shard{0}},
                {"attention.out", Shard{1}},  {"mlp.up", Shard{0}},
-               {"mlp.down", Shard{1}},       {"head", Shard{0}}};
+               {"mlp.down", Shard{1}},       {"head", Shard{0}},
+               {"mtp.projection", Shard{0}}};
   if (parallel.sequence_parallel) s.block = Shard{0};
   if (parallel.tp_sync_fraction < 1 || parallel.streams > 1)
     s.block = Private{static_cast<std::int64_t>(parallel.tp_sync_fraction * static_cast<double>(model.hidden))};

@@ -35,6 +35,7 @@ void add_chunk(StepProgram& p, std::int32_t index) {
   segment(ActionKind::backward, {saved, chunk.output_gradient}, {chunk.input_gradient});
   segment(ActionKind::backward_input, {saved, chunk.output_gradient}, {chunk.input_gradient, pending});
   segment(ActionKind::backward_weight, {saved, pending}, {});
+  chunk.pipeline_chunk = index;
   p.chunks.push_back(chunk);
 }
 

@@ -98,6 +98,23 @@ TEST(ContextParallel, AttentionWithoutAMaskIsCutInOnePieceARank) {
   }
 }
 
+TEST(ContextParallel, LatentAttentionNormedHeadsDropoutAndOverlap) {
+  for (CpMethod const method : methods) {
+    ParallelConfig p = context_cut(2, method);
+    p.tp = ranks() / 2;
+    for (ModelConfig model : {small_latent(2), small_latent_lite(2), small_qwen3(2)}) {
+      if (method == CpMethod::ulysses) model.kv_heads = model.heads;
+      p.sequence_parallel = p.tp > 1 && model.qk_norm;
+      Experiment e = small_experiment(model, p);
+      e.dropout = model.qk_norm ? 0.1 : 0;
+      expect_parity_and_payload(e);
+      if (p.tp == 1 || !model.qk_norm) continue;
+      e.parallel.tp_overlap = "chunked";
+      expect_parity_and_payload(e);
+    }
+  }
+}
+
 TEST(ContextParallel, ExpertsOverContextRanks) {
   for (int const stage : {0, 1}) {
     ParallelConfig p = context_cut(2);

@@ -146,6 +146,19 @@ inline ModelConfig small_vit(bool class_token, std::int64_t layers = 2) {
   return m;
 }
 
+/// ViT-22B: attention and MLP side by side behind one norm each, normed heads, no biases on norms and projections.
+inline ModelConfig small_vit_22b(std::int64_t layers = 2) {
+  ModelConfig m = small_vit(false, layers);
+  m.name = "small-vit-22b";
+  m.vision->pre_norm = false;
+  m.vision->patch_bias = true;
+  m.vision->classes = 300;
+  m.vision->projection = 0;
+  m.parallel_block = m.qk_norm = true;
+  m.qkv_bias = m.norm_bias = false;
+  return m;
+}
+
 /// A detector of the YOLO26 family at an eighth of its width, on images of 64 pixels.
 inline ModelConfig small_yolo(bool deep_everywhere) {
   ModelConfig m;

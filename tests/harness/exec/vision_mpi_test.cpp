@@ -42,6 +42,14 @@ TEST(VisionTransformer, SequenceParallel) {
   }
 }
 
+TEST(VisionTransformer, ParallelBlocksWithNormedHeads) {
+  for (ParallelConfig p : all_products(world().size())) {
+    if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
+    p.sequence_parallel = p.tp == 2;
+    expect_equal_steps(vit_experiment(small_vit_22b(std::max<std::int64_t>(p.pp, 2)), p));
+  }
+}
+
 TEST(VisionTransformer, ShardedStatesAndRecompute) {
   for (int const stage : {1, 2, 3}) {
     ParallelConfig p = cut(2, world().size() / 2, 1);

@@ -23,11 +23,6 @@ class EmulatedParity : public testing::Test {
 std::unique_ptr<EmulatedJob> EmulatedParity::job_;
 
 ModelConfig gpt_for(ParallelConfig const& p) { return small_gpt(std::max<std::int64_t>(p.pp, 2)); }
-/// Where a schedule or a ZeRO stage does not take a head that shares the embedding's weights.
-ModelConfig untied(ModelConfig model) {
-  model.tied_embeddings = false;
-  return model;
-}
 ModelConfig llama_for(ParallelConfig const& p) { return small_llama(std::max<std::int64_t>(p.pp, 2)); }
 
 TEST_F(EmulatedParity, EveryProductOfDataTensorAndPipelineParallelism) {
@@ -89,7 +84,7 @@ TEST_F(EmulatedParity, Interleaved) {
 TEST_F(EmulatedParity, SplitBackwardAndBothWays) {
   for (ScheduleKind const schedule : {ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
     expect(small_llama(4), cut(1, ranks() / 2, 2, schedule));
-    if (ranks() > 2) expect(untied(small_gpt(2 * ranks())), cut(1, 1, ranks(), schedule));
+    if (ranks() > 2) expect(small_gpt(2 * ranks()), cut(1, 1, ranks(), schedule));
   }
 }
 
@@ -117,13 +112,40 @@ TEST_F(EmulatedParity, ShardedStates) {
     ParallelConfig p = cut(ranks(), 1, 1);
     p.zero_stage = stage;
     expect(small_llama(2), p);
-    expect(stage < 3 ? small_gpt(2) : untied(small_gpt(2)), p, 2);
+    expect(small_gpt(2), p, 2);
     if (ranks() < 4) continue;
     for (ParallelConfig product : {cut(2, 2, 1), cut(2, 1, 2)}) {
-      if (stage == 3 && product.pp > 1) continue;  // not offered
       product.zero_stage = stage;
       expect(stage < 3 ? small_gpt(2) : small_llama(2), product);
     }
+  }
+}
+
+TEST_F(EmulatedParity, WholeWeightsKeptAndShardsUnderSchedules) {
+  ParallelConfig p = cut(ranks(), 1, 1);
+  p.zero_stage = 3;
+  p.zero_keep = ZeroKeep::all;
+  expect(small_llama(2), p, 2);
+  if (ranks() < 4) return;
+  for (ScheduleKind const schedule : {ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
+    p = cut(2, 1, 2, schedule);
+    p.zero_stage = 3;
+    p.zero_keep = schedule == ScheduleKind::zb_v ? ZeroKeep::weights : ZeroKeep::none;
+    expect(small_gpt(4), p);
+  }
+}
+
+TEST_F(EmulatedParity, PredictionLayersAndGradientsOfTwoBytes) {
+  ModelConfig model = small_latent(2);
+  model.mtp_layers = 1;
+  for (ParallelConfig p : {cut(1, ranks(), 1), cut(ranks() / 2, 1, 2)}) {
+    p.zero_stage = p.dp > 1 ? 1 : 0;
+    Experiment e = emulated_experiment(model, p);
+    e.mtp = 1;
+    expect_parity(*job_, e, 1);
+    e.precision = e.gradient_dtype = Dtype::bf16;
+    e.clip_grad = 0.1;
+    expect_parity(*job_, e, 1);
   }
 }
 

@@ -38,16 +38,58 @@ TEST(Cases, M03_DistributedOptimizerOfLlama2) {
   EXPECT_NEAR(state_bytes(e) / gib, 47.07, 0.05);  // 6 + 12/8
 }
 
+/// Bytes of a rank's tensors with a name's ending, and of a whole unit's that the shard is a part of.
+double bytes_of_tensors(StepProgram const& p, std::string const& ending) {
+  double bytes = 0;
+  for (Tensor const& t : p.tensors)
+    if (t.name.starts_with("bucket") && t.name.ends_with(ending)) bytes += static_cast<double>(t.bytes());
+  return bytes;
+}
+
+TEST(Cases, M02_TermsOfDeepSpeedsZero3Estimate) {
+  // DeepSpeed keeps 2 bytes a weight and 16 of fp32 states (gradient, master, two moments) in shards, and one layer's
+  // weights and gradients of 2 bytes each whole. Ours: the same terms, the whole gradients in fp32 unless asked for bf16.
+  ParallelConfig p = cut(4, 1, 1);
+  p.zero_stage = 3;
+  Experiment e = bf16(small_llama(3), p);
+  StepProgram const sharded = lower(e, 0);
+  double shard_elements = 0, whole_elements = 0;
+  for (Bucket const& b : sharded.buckets)
+    shard_elements += static_cast<double>(b.shard_elements), whole_elements += static_cast<double>(b.elements);
+  double const parameter = bytes_of_tensors(sharded, ".weight_shard") / shard_elements;
+  double const states = state_bytes(e) / shard_elements;
+  e.gradient_dtype = Dtype::bf16;
+  StepProgram const narrow = lower(e, 0);
+  double const whole = (bytes_of_tensors(narrow, ".weights") + bytes_of_tensors(narrow, ".gradients")) / whole_elements;
+  EXPECT_EQ(parameter, 2);
+  EXPECT_EQ(states, 18);
+  EXPECT_EQ(whole, 4);
+  constexpr double params = 6805e6, largest = 131e6, gpus = 4, gib = 1 << 30;
+  EXPECT_NEAR((states * params / gpus + whole * largest) / gib, 29.01, 0.005);
+  EXPECT_NEAR((parameter * params / gpus + whole * largest) / gib, 3.66, 0.005) << "optimizer offloaded";
+  EXPECT_NEAR(whole * largest / gib, 0.49, 0.005) << "weights too";
+}
+
 TEST(Cases, Z03_BytesAParameter) {
-  // The case has gradients of 2 bytes: 16, 4 + 12/n, 16/n. Ours are fp32, so 2 more: 18, 6 + 12/n, 18/n.
+  // The case has gradients of 2 bytes: 16, 4 + 12/n, 2 + 14/n, 16/n. With ours of fp32, 2 more: 18, 6 + 12/n, 18/n. What
+  // a step holds at its end: ZeRO 2 keeps the whole gradient until the last microbatch has added to it.
   ModelConfig const model = small_llama(4);
   ParallelConfig p = cut(8, 1, 1);
   double const n = static_cast<double>(counted(lower(bf16(model, p), 0)).parameters);
-  double const expected[] = {18, 6 + 12.0 / 8, -1, 18.0 / 8};
-  for (int const stage : {0, 1, 3}) {
-    p.zero_stage = stage;
-    EXPECT_NEAR(state_bytes(bf16(model, p)) / n, expected[stage], 0.05 * expected[stage]) << stage;
-  }
+  for (Dtype const gradients : {Dtype::f32, Dtype::bf16})
+    for (int const stage : {0, 1, 3}) {
+      p.zero_stage = stage;
+      Experiment e = bf16(model, p);
+      e.gradient_dtype = gradients;
+      double const wide = gradients == Dtype::f32 ? 2 : 0;
+      double const expected = stage == 0 ? 16 + wide : stage == 1 ? 4 + wide + 12.0 / 8 : (16 + wide) / 8;
+      EXPECT_NEAR(state_bytes(e) / n, expected, 0.05 * expected) << stage;
+      if (stage == 0) continue;
+      // Saved of what is cut: (n - 1) / n.
+      double const cut_bytes = stage == 1 ? 12 : 16 + wide;
+      double const saved = (16 + wide - state_bytes(e) / n) / cut_bytes;
+      EXPECT_NEAR(saved, 7.0 / 8, 0.02) << stage;
+    }
 }
 
 TEST(Cases, M05_ActivationsOfTwentyTwoBillionParameters) {
@@ -135,6 +177,23 @@ TEST(Cases, Z01_FullShardingMovesHalfAsMuchAgain) {
   double const plain = dp_wire(small_experiment(small_llama(3), p));
   p.zero_stage = 3;
   EXPECT_NEAR(dp_wire(small_experiment(small_llama(3), p)) / plain, 1.5, 0.02) << "padding apart";
+}
+
+TEST(Cases, Z02_KeptWeightsAreGatheredOnceAStep) {
+  ParallelConfig p = cut(2, 1, 1);
+  p.zero_stage = 3;
+  auto const payload = [&](ZeroKeep keep, std::int64_t batch, OpKind kind) {
+    p.zero_keep = keep;
+    Experiment e = small_experiment(small_llama(3), p);
+    e.global_batch = batch;
+    return payload_of(lower(e, 0), Axis::dp, kind);
+  };
+  for (OpKind const kind : {OpKind::all_gather, OpKind::reduce_scatter}) {
+    double const once = payload(ZeroKeep::all, 2, kind);
+    EXPECT_EQ(payload(ZeroKeep::none, 8, kind), (kind == OpKind::all_gather ? 2 : 1) * 4 * once) << "there and back";
+    EXPECT_EQ(payload(ZeroKeep::weights, 8, kind), (kind == OpKind::all_gather ? 1 : 4) * once);
+    EXPECT_EQ(payload(ZeroKeep::all, 8, kind), once);
+  }
 }
 
 TEST(Cases, Z02_EachMicrobatchGathersAgain) {

@@ -44,6 +44,45 @@ TEST(Models, EveryPresetHoldsWhatItCounts) {
   EXPECT_GE(lowered, 33);
 }
 
+// A prediction layer is one more block, two norms and a projection, and another head's product; embedding and head are
+// held once.
+TEST(MultiTokenPrediction, HoldsCountsAndComputesItsLayers) {
+  Experiment e = of("deepseek-v3");
+  e.model = load_model("deepseek-v3");
+  e.layers = 4, e.seq = 128;
+  resolve(e);
+  Experiment with = e, deeper = e;
+  with.mtp = 1;
+  resolve(with);
+  deeper.model.layers = deeper.layers = 5;
+  StepProgram const plain = lower(e, 0), more = lower(with, 0), block = lower(deeper, 0);
+  std::int64_t const biases = e.model.moe->experts;  // of a router, no weight of the step
+  EXPECT_EQ(counted(more).parameters - counted(plain).parameters, count_parameters(e.model).mtp - biases);
+  double const h = static_cast<double>(e.model.hidden), tokens = 128;
+  double const vocab = static_cast<double>(plain.padded_vocab);
+  double const one_block = counted(block).model_flops - counted(plain).model_flops;
+  EXPECT_NEAR(counted(more).model_flops - counted(plain).model_flops,
+              one_block + 6 * tokens * (2 * h * h + h * vocab), 1e-9 * counted(more).model_flops);
+  EXPECT_GT(plan_memory(more, Replay(more)).activation_peak_bytes, plan_memory(plain, Replay(plain)).activation_peak_bytes);
+}
+
+TEST(MultiTokenPrediction, RefusalsNameTheLayersThatThereAre) {
+  auto const refusal = [](std::string const& model, PhaseKind phase, std::int64_t mtp) {
+    Experiment e = of(model, {}, phase);
+    e.mtp = mtp;
+    try {
+      resolve(e);
+    } catch (IllegalConfig const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("gpt2", PhaseKind::train, 1), "mtp: 1 given, gpt2 has 0 prediction layers; legal: 0");
+  EXPECT_EQ(refusal("deepseek-v3", PhaseKind::train, 2), "mtp: 2 given, deepseek-v3 has 1 prediction layers; legal: 0 to 1");
+  EXPECT_EQ(refusal("deepseek-v3", PhaseKind::decode, 1), "mtp: 1 given, decode has no loss; legal: 0");
+  EXPECT_EQ(refusal("deepseek-v3", PhaseKind::train, 1), "");
+}
+
 // Case A04: gated MLPs and grouped heads, at h = 4096, ffn 14336, 32 over 8 heads.
 TEST(Cases, A04_GatedMlpAndGroupedHeads) {
   Experiment e = of("llama3.1-8b");

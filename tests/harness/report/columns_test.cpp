@@ -41,7 +41,8 @@ constexpr std::string_view expected_header =
     "parameter_bytes,gradient_bytes,optimizer_bytes,activation_bytes,memory_peak_bytes,memory_measured_bytes,"
     "payload_bytes_tp,payload_bytes_dp,payload_bytes_pp,payload_bytes_cp,payload_bytes_ep,"
     "wire_bytes_tp,wire_bytes_dp,wire_bytes_pp,wire_bytes_cp,wire_bytes_ep,"
-    "max_rel_error,predicted_step_ms,prediction_error_pct";
+    "max_rel_error,predicted_step_ms,prediction_error_pct,"
+    "zero_keep,dropout,clip_grad,mtp";
 
 TEST(Columns, HeaderIsThePublishedOne) {
   std::string header;
