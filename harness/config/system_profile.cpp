@@ -180,6 +180,7 @@ NetworkLevel read_level(Section s) {
   n.latency_us = s.number("latency_us", 0, 1e6);
   n.start_us = s.number("start_us", 0, 1e6);
   n.tree_us = s.number("tree_us", 0, 1e6);
+  n.tree_pair_passes = s.number_or("tree_pair_passes", 1, 1, 2);
   n.ramp_us = s.number("ramp_us", 0, 1e6);
   n.in_switch = s.flag_or("in_switch", false);
   if (n.in_switch) {
@@ -313,6 +314,10 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.gap_us = s.number_or("gap_us", 0, 0, 1e4);
   k.host_us = s.number_or("host_us", 0, 0, 1e5);
   k.host_awaits_messages = s.flag_or("host_awaits_messages", false);
+  k.host_awaits_collectives = s.flag_or("host_awaits_collectives", false);
+  k.collective_host_us = s.number_or("collective_host_us", 0, 0, 1e5);
+  k.softmax_multiple = static_cast<std::int64_t>(s.number_or("softmax_multiple", 1, 1, 1024));
+  k.unfused_softmax_launches = static_cast<std::int64_t>(s.number_or("unfused_softmax_launches", 0, 0, 100));
   k.step_ms = s.number_or("step_ms", 0, 0, 1e6);
   k.tp_hidden = s.number_or("tp_hidden", 0, 0, 1);
   k.dp_overlap = s.flag_or("dp_overlap", false);

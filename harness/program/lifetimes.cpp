@@ -176,6 +176,30 @@ class SegmentWalk {
   Lifetimes const& life_;
 };
 
+/// [run] change of the bytes of given inputs that a later run reads again: a block of the microbatch from its first
+/// reader to its last.
+std::vector<std::int64_t> given_input_changes(StepProgram const& p, Replay const& replay, Lifetimes const& life) {
+  auto const& runs = replay.runs();
+  std::vector<std::int64_t> change(runs.size(), 0);
+  std::map<std::pair<TensorId, std::int32_t>, std::pair<std::size_t, std::size_t>> spans;
+  std::unordered_map<Segment const*, std::vector<TensorId>> given;
+  for (Segment const* segment : life.used_segments())
+    for (TensorId const id : life.touched(*segment)) {
+      Tensor const& t = p.tensors[static_cast<std::size_t>(id)];
+      if (t.role == TensorRole::buffer && t.per_microbatch && t.dtype == p.precision) given[segment].push_back(id);
+    }
+  for (std::size_t r = 0; r < runs.size() && !given.empty(); ++r)
+    if (auto const found = given.find(runs[r].segment); found != given.end())
+      for (TensorId const id : found->second)
+        spans.try_emplace({id, runs[r].microbatch}, r, r).first->second.second = r;
+  for (auto const& [key, span] : spans) {
+    std::int64_t const bytes = p.tensors[static_cast<std::size_t>(key.first)].bytes();
+    change[span.first] += bytes;
+    change[span.second] -= bytes;
+  }
+  return change;
+}
+
 }  // namespace
 
 LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes const& life) {
@@ -192,7 +216,8 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
   SegmentWalk walk(p, life);
   std::map<std::tuple<Segment const*, std::size_t, std::size_t>, std::pair<std::int64_t, std::int64_t>> known;
   std::vector<std::int32_t> in_flight(p.chunks.size(), 0);
-  std::int64_t live = 0;
+  std::vector<std::int64_t> const inputs = given_input_changes(p, replay, life);
+  std::int64_t live = 0, given = 0;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     Run const& run = runs[r];
     auto const chunk = static_cast<std::size_t>(run.chunk);
@@ -210,6 +235,8 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
       if (live > result.peak_bytes) result.peak_bytes = live, result.peak_run = r;
       for (TensorId const id : dying[r]) live -= p.tensors[static_cast<std::size_t>(id)].bytes();
     }
+    given += inputs[r];
+    result.kept_bytes = std::max(result.kept_bytes, live + given);
     if (run.kind == ActionKind::forward)
       result.microbatches_in_flight[chunk] = std::max(result.microbatches_in_flight[chunk], ++in_flight[chunk]);
     if (run.kind == ActionKind::backward || run.kind == ActionKind::backward_weight) --in_flight[chunk];

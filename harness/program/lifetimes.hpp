@@ -62,6 +62,7 @@ class Lifetimes {
 struct LivenessWalk {
   std::int64_t peak_bytes = 0;
   std::size_t peak_run = 0;
+  std::int64_t kept_bytes = 0;  ///< the most alive between two runs, block inputs that the step is given included
   std::vector<std::int32_t> microbatches_in_flight;
 };
 LivenessWalk walk_liveness(StepProgram const& program, Replay const& replay, Lifetimes const& life);

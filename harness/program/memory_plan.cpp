@@ -241,6 +241,7 @@ class Planner {
     LivenessWalk const walk = walk_liveness(p_, replay_, life_);
     plan_.activation_peak_bytes = walk.peak_bytes;
     plan_.peak_run = walk.peak_run;
+    plan_.kept_activation_bytes = walk.kept_bytes;
     plan_.microbatches_in_flight = walk.microbatches_in_flight;
   }
 

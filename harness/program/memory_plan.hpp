@@ -27,6 +27,8 @@ struct MemoryPlan {
   std::int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0, kv_cache_bytes = 0;
   /// The most activation and temporary bytes alive at once, op by op, and the run at which that is.
   std::int64_t activation_peak_bytes = 0;
+  /// Of these, what is kept for backward between the runs, with the block inputs that the step is given.
+  std::int64_t kept_activation_bytes = 0;
   std::size_t peak_run = 0;
   /// The most microbatches whose activations are alive at once, by chunk.
   std::vector<std::int32_t> microbatches_in_flight;

@@ -1,6 +1,7 @@
 #include "harness/simulate/cost_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/program/count.hpp"
 #include "harness/simulate/gemm_time.hpp"
@@ -187,9 +188,18 @@ double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,
   return ms_per_us * us;
 }
 
-double CostModel::issue_ms(StepProgram const&, Op const& op) const {
-  // An op of ours stands for several kernels of such a stack; a collective is one launch, and states go by in a few.
-  return op.kind == OpKind::adamw || op.stream != StreamId::compute ? 0 : ms_per_us * stack_.host_us;
+double CostModel::issue_ms(StepProgram const& program, Op const& op) const {
+  if (op.stream != StreamId::compute) {
+    bool const tp = op.group >= 0 && program.groups[static_cast<std::size_t>(op.group)].axis == Axis::tp;
+    return tp ? ms_per_us * stack_.collective_host_us : 0;
+  }
+  // An op of ours stands for several kernels of such a stack; states go by in a few.
+  if (op.kind == OpKind::adamw) return 0;
+  double launches = 1;
+  if (auto const* attention = std::get_if<AttentionOpShape>(&op.shape))
+    if (attention->batch * attention->heads % stack_.softmax_multiple != 0)
+      launches += static_cast<double>(stack_.unfused_softmax_launches);
+  return ms_per_us * stack_.host_us * launches;
 }
 
 DurationModel::LinkUse CostModel::link_use(StepProgram const& program, Op const& op) const {

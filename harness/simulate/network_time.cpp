@@ -70,7 +70,7 @@ NetworkTime tree(std::vector<NetworkLevel> const& network, GroupLayout const& gr
   std::size_t const outer = group.outer_level;
   double const inside = static_cast<double>(group.per_domain[outer - 1]);
   double const domains = static_cast<double>(group.ranks) / inside;
-  double const depth = std::max(1.0, std::log2(domains)), passes = domains > 2 ? 2 : 1;
+  double const depth = std::max(1.0, std::log2(domains)), passes = domains > 2 ? 2 : network[outer].tree_pair_passes;
   double wire = passes * payload / (ring_gb_per_s(network, group, outer) * bytes_per_us);
   if (inside > 1) {
     NetworkLevel const& inner = network[outer - 1];

@@ -75,7 +75,9 @@ MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile con
     worst.parameter_bytes = static_cast<double>(plan.parameter_bytes);
     worst.gradient_bytes = static_cast<double>(plan.gradient_bytes);
     worst.optimizer_bytes = static_cast<double>(plan.optimizer_bytes);
-    worst.activation_bytes = static_cast<double>(plan.activation_peak_bytes);
+    worst.activation_bytes = static_cast<double>(plan.kept_activation_bytes);
+    worst.temporary_bytes =
+        static_cast<double>(std::max<std::int64_t>(plan.activation_peak_bytes - plan.kept_activation_bytes, 0));
     worst.buffer_bytes = static_cast<double>(plan.buffer_bytes);
     worst.needed_bytes = needed;
     worst.largest = largest_tensors(p, plan, listed_tensors);

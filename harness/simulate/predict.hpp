@@ -27,9 +27,11 @@ Prediction play_step(std::vector<StepProgram> programs, CostModel const& model, 
 /// Bytes a rank of the fullest stage needs on a system, and what is there.
 struct MemoryFit {
   std::int64_t stage = 0;
-  double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, activation_bytes = 0, buffer_bytes = 0;
-  double reserved_bytes = 0;  ///< the stack's context, communicators and fragmentation
-  double needed_bytes = 0;    ///< all of them
+  double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0;
+  double activation_bytes = 0;  ///< kept for backward
+  double temporary_bytes = 0;   ///< alive within an action only, at the peak
+  double reserved_bytes = 0;    ///< the stack's context, communicators and fragmentation
+  double needed_bytes = 0;      ///< all of them
   double capacity_bytes = 0;
   std::vector<std::pair<std::string, std::int64_t>> largest;  ///< the biggest tensors at the peak
   bool fits() const { return needed_bytes <= capacity_bytes; }

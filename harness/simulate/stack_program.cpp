@@ -55,6 +55,19 @@ void gather_with_forward(StepProgram& p) {
   }
 }
 
+TensorId add_bytes(StepProgram& p, std::string name, double bytes, std::int32_t chunk) {
+  Tensor t;
+  t.name = std::move(name);
+  t.role = TensorRole::temporary;
+  t.dtype = Dtype::u8;
+  t.rows = static_cast<std::int64_t>(std::ceil(bytes));
+  t.cols = 1;
+  t.expected_rows = static_cast<double>(t.rows);
+  t.chunk = chunk;
+  p.tensors.push_back(std::move(t));
+  return static_cast<TensorId>(p.tensors.size()) - 1;
+}
+
 /// Adds a tensor that the forward op of a layer writes, in the first pass and when it is repeated, and the backward op
 /// of the layer reads.
 class Keeper {
@@ -69,7 +82,7 @@ class Keeper {
       if (s.kind != ActionKind::forward) continue;
       for (Op const& op : s.ops)
         if (double const bytes = op.kind == forward ? bytes_of_op(op) : 0; bytes > 0)
-          kept[key(op)] = add(fmt::format("layers.{}.{}.{}", op.layer, name(op), what), bytes, s.chunk);
+          kept[key(op)] = add_bytes(p_, fmt::format("layers.{}.{}.{}", op.layer, name(op), what), bytes, s.chunk);
     }
     for (Segment& s : p_.segments)
       for (Op& op : s.ops) {
@@ -84,18 +97,6 @@ class Keeper {
   std::string const& name(Op const& op) const { return p_.labels[static_cast<std::size_t>(op.label)].name; }
   std::pair<std::int32_t, std::string> key(Op const& op) const {
     return {op.layer, op.label < 0 ? std::string() : name(op)};
-  }
-  TensorId add(std::string tensor_name, double bytes, std::int32_t chunk) {
-    Tensor t;
-    t.name = std::move(tensor_name);
-    t.role = TensorRole::temporary;
-    t.dtype = Dtype::u8;
-    t.rows = static_cast<std::int64_t>(std::ceil(bytes));
-    t.cols = 1;
-    t.expected_rows = static_cast<double>(t.rows);
-    t.chunk = chunk;
-    p_.tensors.push_back(std::move(t));
-    return static_cast<TensorId>(p_.tensors.size()) - 1;
   }
 
   StepProgram& p_;
@@ -124,6 +125,30 @@ double elements_of(Op const& op) {
   return s.residual ? static_cast<double>(s.rows) * static_cast<double>(s.cols) : 0;
 }
 
+/// Keeps the mask of the dropout whose sum leaves a chunk, until the chunk's backward; sums inside a chunk go into the
+/// norm that reads them.
+void keep_leaving_masks(StepProgram& p, double bytes) {
+  for (std::int32_t chunk = 0; chunk < static_cast<std::int32_t>(p.chunks.size()); ++chunk) {
+    Op *adds = nullptr, *first = nullptr;
+    for (Segment& s : p.segments) {
+      if (s.chunk != chunk) continue;
+      bool const forward = s.kind == ActionKind::forward;
+      if (!forward && s.kind != ActionKind::backward && s.kind != ActionKind::backward_input) continue;
+      for (Op& op : s.ops) {
+        if (op.flop_class == FlopClass::recompute || op.stream != StreamId::compute) continue;
+        if (forward && op.kind == OpKind::add) adds = &op;
+        if (!forward && !first) first = &op;
+      }
+    }
+    if (!adds || !first) continue;
+    auto const& shape = std::get<BlockShape>(adds->shape);
+    double const elements = static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
+    TensorRef const mask{add_bytes(p, fmt::format("chunk{}.dropout_mask", chunk), bytes * elements, chunk), 0, 0};
+    adds->outputs.push_back(mask);
+    first->inputs.push_back(mask);
+  }
+}
+
 }  // namespace
 
 StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
@@ -136,6 +161,7 @@ StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
   if (stack.saved_mask_bytes > 0)
     keeper.keep("dropout_mask", OpKind::norm_forward, OpKind::norm_backward, true,
                 [&](Op const& op) { return stack.saved_mask_bytes * elements_of(op); });
+  if (stack.saved_mask_bytes > 0) keep_leaving_masks(program, stack.saved_mask_bytes);
   if (stack.recompute_keeps_output)
     keeper.keep("kept_output", OpKind::attention_forward, OpKind::attention_backward, false, [&](Op const& op) {
       return recomputed_output(program, op) * static_cast<double>(bytes_of(program.precision));
