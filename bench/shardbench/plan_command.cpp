@@ -1,176 +1,188 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "bench/shardbench/commands.hpp"
 #include "bench/shardbench/outputs.hpp"
+#include "bench/shardbench/plan_rows.hpp"
 #include "bench/shardbench/plan_text.hpp"
-#include "bench/shardbench/simulated_row.hpp"
-#include "bench/shardbench/text.hpp"
-#include "harness/config/field_text.hpp"
-#include "harness/planner/goodput.hpp"
-#include "harness/planner/plan.hpp"
+#include "bench/shardbench/serve_text.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
 
-double option_or(Arguments const& a, std::string const& flag, double least, double most, double otherwise) {
-  return a.has(flag) ? parse_number(flag, a.option(flag), least, most) : otherwise;
+void write_rows(PlanInput const& in, std::vector<ReportRow>& rows) {
+  mark_front(rows);
+  for (ReportRow const& row : rows) append_result(in.out, row, {});
+  if (in.json) fmt::print("{}\n", to_json(std::span(rows)));
 }
 
-/// "15.6T": a number with K, M, B or T (powers of 1000) behind it or not.
-double token_count(std::string_view text) {
-  std::size_t const power = text.empty() ? text.npos : std::string_view("KMBT").find(text.back());
-  if (power != text.npos) text.remove_suffix(1);
-  return parse_number("tokens", text, 0.001, 1e18) * (power == text.npos ? 1 : std::pow(1000, power + 1));
+CountPlan plan_count(PlanInput const& in, CostModel const& model, std::int64_t devices, PlanOptions const& options) {
+  CountPlan count;
+  count.request = request_for(in.base, devices, in.demands);
+  require_legal_point(count.request, in.demands);
+  count.plan = plan_for(count.request, model, options, in.objective, in.pareto);
+  return count;
 }
 
-std::int64_t device_count(std::string_view text) { return parse_integer("gpus", text, 1, std::int64_t{1} << 24); }
-
-/// "1024" or "1024..16384": each power of two times the first, up to the last.
-std::vector<std::int64_t> device_counts(std::string const& text) {
-  std::size_t const dots = text.find("..");
-  if (dots == std::string::npos) return {device_count(text)};
-  std::int64_t const from = device_count(text.substr(0, dots)), to = device_count(text.substr(dots + 2));
-  if (to < from) throw InputError(fmt::format("--gpus: '{}'; allowed: FROM..TO with FROM not above TO", text));
-  std::vector<std::int64_t> counts;
-  for (std::int64_t n = from; n <= to; n *= 2) counts.push_back(n);
-  return counts;
-}
-
-PlanRequest request_of(Arguments const& arguments, std::int64_t devices) {
-  PlanRequest request;
-  request.devices = devices;
-  request.base.precision = Dtype::bf16;
-  for (auto const& [flag, value] : arguments.fields) set_field(request.base, flag, value);
-  // Batch and sequence as the unsharded model would have them; each candidate is resolved with its own cut.
-  std::int64_t const batch = request.base.global_batch;
-  if (batch == 0) throw InputError("--global-batch: missing; the planner needs the samples of a step");
-  Experiment whole_model = request.base;
-  whole_model.parallel = {};
-  resolve(whole_model);
-  request.base.model = whole_model.model;
-  request.base.seq = whole_model.seq;
-  request.axes = default_axes(request.base, devices);
-  if (arguments.has("fix"))
-    for (std::string const& demand : split_list("fix", arguments.option("fix"))) fix_axis(request.axes, demand);
-  if (arguments.has("exclude"))
-    for (std::string const& demand : split_list("exclude", arguments.option("exclude")))
-      exclude_from_axis(request.axes, demand);
-  return request;
-}
-
-ReportRow row_of(PlannedPoint const& point, CostModel const& model, std::string const& system,
-                 std::string const& stack) {
-  ReportRow row = start_row(point.experiment, Source::planned);
-  row.command = fmt::format("shardbench simulate {} --system {} --stack {}", command_flags(point.experiment), system,
-                            stack);
-  StepTotals const totals = total_step(point.experiment);
-  set_totals(row, totals);
-  set_prediction(row, point.prediction, point.memory, model, totals);
-  return row;
-}
-
-struct Budget {
-  double tokens = 0, deadline_days = 0;
-  FailureModel failures;
-};
-
-Budget budget_of(Arguments const& a, CostModel const& model) {
-  Budget b;
-  if (a.has("tokens")) b.tokens = token_count(a.option("tokens"));
-  if (a.has("deadline")) {
-    std::string days = a.option("deadline");
-    if (!days.empty() && days.back() == 'd') days.pop_back();
-    b.deadline_days = parse_number("deadline", days, 0.001, 1e6);
-    if (b.tokens == 0) throw InputError("--deadline: needs --tokens, the length of the training run");
+/// The rows of a count: its best, its front, or why nothing fits.
+void add_rows(PlanInput const& in, CostModel const& model, CountPlan const& count, std::vector<ReportRow>& rows) {
+  PlanResult const& result = count.plan.result;
+  for (PlannedPoint const& point : result.best) rows.push_back(planned_row(in, model, point));
+  for (PlannedPoint const& point : count.plan.front)
+    if (std::ranges::none_of(result.best, [&](PlannedPoint const& b) { return b.candidate == point.candidate; }))
+      rows.push_back(planned_row(in, model, point));
+  if (!result.best.empty() || result.costed == 0) return;
+  try {
+    rows.push_back(planned_row(in, model, look_closer(count.request, model, result.smallest)));
+  } catch (IllegalConfig const&) {
+    return;  // the smallest by the closed forms turns out to have no program: nothing to show
   }
-  b.failures.mtbf_device_hours = model.system().mtbf_device_hours;
-  b.failures.checkpoint_s = option_or(a, "checkpoint-seconds", 0, 1e6, b.failures.checkpoint_s);
-  b.failures.restart_s = option_or(a, "restart-seconds", 0, 1e6, b.failures.restart_s);
-  return b;
+  ReportRow& row = rows.back();
+  row.outcome = Outcome::failed;
+  if (row.reason.empty()) row.reason = fmt::format("needs more than --max-memory {:g}%", 100 * in.options.memory_share);
 }
 
-void print_budget(Budget const& b, PlannedPoint const& best, CostModel const& model, std::int64_t devices) {
-  if (b.tokens == 0) return;
-  Experiment const& e = best.experiment;
-  double const price = model.system().price_per_device_hour;
-  Goodput const g = goodput(devices, b.failures);
-  TrainingBudget const t = training_budget(b.tokens, static_cast<double>(e.global_batch * e.seq), best.step_ms, devices,
-                                           g, 0, price);
-  fmt::print("\ntraining  {} tokens: {} steps, {:.1f} days, {} device-hours{}\n", grouped(b.tokens), grouped(t.steps),
-             t.days, grouped(std::round(t.device_hours)),
-             price > 0 ? fmt::format(", {} USD at {:g} an hour", grouped(std::round(t.cost)), price) : "");
-  if (g.job_mtbf_hours > 0)
-    fmt::print("goodput   {:.1f}%: a failure every {:.1f} h, a checkpoint every {:.0f} s (Young/Daly), {:g} s a "
-               "checkpoint, {:g} s a restart\n",
-               100 * g.effective_share, g.job_mtbf_hours, g.checkpoint_interval_s, b.failures.checkpoint_s,
-               b.failures.restart_s);
-  if (b.deadline_days > 0)
-    fmt::print("deadline  {:g} days: {}\n", b.deadline_days,
-               t.days <= b.deadline_days ? "met" : fmt::format("missed by {:.1f} days", t.days - b.deadline_days));
-}
-
-void write_rows(Arguments const& arguments, PlanResult const& result, CostModel const& model, std::string const& system,
-                std::string const& stack, std::vector<ReportRow>& rows) {
-  for (PlannedPoint const& point : result.best) {
-    rows.push_back(row_of(point, model, system, stack));
-    append_result(arguments.option("out"), rows.back(), {});
+/// What the objective makes small, over device counts.
+double value_of(PlanInput const& in, CountPlan const& count) {
+  PlannedPoint const& best = count.plan.result.best.front();
+  RunCost const cost = run_cost(in, best.experiment, best.step_ms);
+  double const device_ms = best.step_ms * static_cast<double>(count.request.devices);
+  switch (in.objective) {
+    case Objective::memory:
+      return best.memory.needed_bytes;
+    case Objective::gpus:
+      return static_cast<double>(count.request.devices);
+    case Objective::cost:
+    case Objective::tokens_per_gpu_hour:
+      return in.budget.tokens > 0 ? cost.training.device_hours : device_ms;
+    default:
+      return best.step_ms;
   }
 }
 
-/// One line a device count: where the curve bends.
-void print_curve(std::vector<std::pair<std::int64_t, PlannedPoint>> const& curve) {
-  if (curve.size() < 2) return;
-  fmt::print("\nscaling at a fixed global batch\n");
-  std::vector<std::vector<std::string>> lines{{"devices", "step ms", "speed-up", "efficiency %", "cut"}};
-  auto const& [first, base] = curve.front();
-  for (auto const& [devices, point] : curve) {
-    double const gain = base.step_ms / point.step_ms;
-    lines.push_back({fmt::format("{}", devices), fmt::format("{:.1f}", point.step_ms), fmt::format("{:.2f}", gain),
-                     fmt::format("{:.1f}", 100 * gain * static_cast<double>(first) / static_cast<double>(devices)),
-                     cut_text(point.experiment)});
+bool meets_deadline(PlanInput const& in, CountPlan const& count) {
+  if (count.plan.result.best.empty()) return false;
+  if (in.budget.deadline_days == 0) return true;
+  PlannedPoint const& best = count.plan.result.best.front();
+  return run_cost(in, best.experiment, best.step_ms).training.days <= in.budget.deadline_days;
+}
+
+/// The best count by the objective: among those that meet the deadline, if any does. Nullptr when nothing fits.
+CountPlan const* chosen(PlanInput const& in, std::vector<CountPlan> const& plans) {
+  CountPlan const* best = nullptr;
+  for (bool const in_time : {true, false}) {
+    for (CountPlan const& p : plans) {
+      if (p.plan.result.best.empty() || (in_time && !meets_deadline(in, p))) continue;
+      if (!best || value_of(in, p) < value_of(in, *best)) best = &p;
+    }
+    if (best) break;
   }
-  for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
+  return best;
+}
+
+int plan_counts(PlanInput const& in, CostModel const& model) {
+  std::vector<CountPlan> plans;
+  std::vector<ReportRow> rows;
+  for (std::int64_t const devices : in.counts) {
+    plans.push_back(plan_count(in, model, devices, in.options));
+    add_rows(in, model, plans.back(), rows);
+  }
+  write_rows(in, rows);
+  CountPlan const* const best = chosen(in, plans);
+  if (in.json) return best ? 0 : 1;
+  if (plans.size() > 1) print_curve(in, plans), fmt::print("\n");
+  print_plan(in, best ? *best : plans.back(), model);
+  return best ? 0 : 1;
+}
+
+/// The fewest devices in which a model fits and, with a deadline, which meet it.
+int plan_fewest(PlanInput const& in, CostModel const& model) {
+  PlanOptions quick = in.options;
+  quick.top = quick.simulated = 1;
+  bool const deadline = in.budget.deadline_days > 0;
+  auto const attempt = [&](std::int64_t devices) {
+    DeviceTrial trial{.devices = devices};
+    if (!has_legal_point(request_for(in.base, devices, in.demands))) return trial;
+    CountPlan const count = plan_count(in, model, devices, quick);
+    trial.possible = !count.plan.result.best.empty();
+    if (!trial.possible) return trial;
+    PlannedPoint const& best = count.plan.result.best.front();
+    trial.time = deadline ? run_cost(in, best.experiment, best.step_ms).training.days : best.step_ms;
+    trial.meets = meets_deadline(in, count);
+    return trial;
+  };
+  DeviceSearch const search = fewest_devices(in.counts.front(), in.counts.back(), in.budget.deadline_days, attempt);
+  if (!in.json)
+    print_search(search, deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",
+                 deadline ? "days" : "step ms");
+  if (search.devices == 0) {
+    if (in.json) fmt::print("[]\n");
+    return 1;
+  }
+  std::vector<ReportRow> rows;
+  CountPlan const count = plan_count(in, model, search.devices, in.options);
+  add_rows(in, model, count, rows);
+  write_rows(in, rows);
+  if (!in.json) print_plan(in, count, model);
+  return 0;
+}
+
+ServeRequest serve_request(PlanInput const& in, std::int64_t devices) {
+  return {.base = in.base, .devices = devices, .sequences = in.sequences, .ttft_limit_ms = in.ttft_limit_ms,
+          .tpot_limit_ms = in.tpot_limit_ms, .demands = in.demands};
+}
+
+int show_serving(PlanInput const& in, CostModel const& model, std::vector<std::int64_t> const& counts) {
+  std::vector<ReportRow> rows;
+  bool found = false;
+  for (std::int64_t const devices : counts) {
+    ServeRequest const request = serve_request(in, devices);
+    ServeResult const result = plan_serving(request, model, in.options, in.objective);
+    found |= !result.best.empty();
+    for (ServedPoint const& point : result.best)
+      for (ReportRow& row : served_rows(in, model, point)) rows.push_back(std::move(row));
+    if (!in.json) print_serving(in, request, result, model);
+  }
+  for (ReportRow const& row : rows) append_result(in.out, row, {});
+  if (in.json) fmt::print("{}\n", to_json(std::span(rows)));
+  return found ? 0 : 1;
+}
+
+int serve_fewest(PlanInput const& in, CostModel const& model) {
+  auto const attempt = [&](std::int64_t devices) {
+    DeviceTrial trial{.devices = devices};
+    try {
+      PlanOptions quick = in.options;
+      quick.top = quick.simulated = 1;
+      ServeResult const result = plan_serving(serve_request(in, devices), model, quick, in.objective);
+      trial.possible = result.best.size() + static_cast<std::size_t>(result.too_slow) > 0;
+      trial.meets = !result.best.empty();
+      trial.time = trial.meets ? result.best.front().tpot_ms : result.least_tpot_ms;
+    } catch (InputError const&) {
+      trial.possible = false;  // no legal cut of so many devices
+    }
+    return trial;
+  };
+  DeviceSearch const search = fewest_devices(in.counts.front(), in.counts.back(), 0, attempt);
+  if (!in.json) print_search(search, limits_text(in), "tpot ms");
+  if (search.devices == 0) {
+    if (in.json) fmt::print("[]\n");
+    return 1;
+  }
+  return show_serving(in, model, {search.devices});
 }
 
 }  // namespace
 
 int plan_command(Arguments const& arguments) {
-  std::string const system = arguments.option("system");
-  if (system.empty()) throw InputError("--system: missing; `shardbench systems` lists them");
-  std::string const stack = arguments.has("stack") ? arguments.option("stack") : "ours";
-  if (!arguments.has("gpus")) throw InputError("--gpus: missing; a number of devices, or FROM..TO");
-  CostModel const model(load_system(system), load_stack(stack));
-  PlanOptions options;
-  options.top = static_cast<std::size_t>(arguments.has("top") ? parse_integer("top", arguments.option("top"), 1, 1000) : 5);
-  options.simulated = std::max(options.simulated, options.top);
-  options.memory_share = option_or(arguments, "max-memory", 1, 100, 100) / 100;
-  Budget const budget = budget_of(arguments, model);
-  check_outputs(arguments.option("out"));
-  bool const json = arguments.has("json");
-
-  std::vector<ReportRow> rows;
-  std::vector<std::pair<std::int64_t, PlannedPoint>> curve;
-  bool found = true;
-  for (std::int64_t const devices : device_counts(arguments.option("gpus"))) {
-    PlanRequest const request = request_of(arguments, devices);
-    PlanResult result = plan(request, model, options);
-    write_rows(arguments, result, model, system, stack, rows);
-    found &= !result.best.empty();
-    if (!json) print_plan(request, result, model, options, system, stack);
-    if (result.best.empty()) continue;
-    if (!json) print_budget(budget, result.best.front(), model, devices);
-    curve.emplace_back(devices, std::move(result.best.front()));
-  }
-  if (json)
-    fmt::print("{}\n", to_json(std::span(rows)));
-  else
-    print_curve(curve);
-  return found ? 0 : 1;
+  CostModel const model = plan_cost_model(arguments);
+  PlanInput const in = read_plan_input(arguments, model);
+  check_outputs(in.out);
+  if (in.serving) return in.search ? serve_fewest(in, model) : show_serving(in, model, in.counts);
+  return in.search ? plan_fewest(in, model) : plan_counts(in, model);
 }
 
 }  // namespace shardbench

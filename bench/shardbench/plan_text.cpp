@@ -4,7 +4,10 @@
 
 #include <cmath>
 
+#include "bench/shardbench/plan_flags.hpp"
+#include "bench/shardbench/plan_rows.hpp"
 #include "bench/shardbench/text.hpp"
+#include "harness/planner/explain.hpp"
 
 namespace shardbench {
 namespace {
@@ -12,21 +15,6 @@ namespace {
 constexpr double agreement = 0.02;  // closed forms and simulation within this, or it is said
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
-/// The parts of a simulated step, in the order people look for them.
-std::vector<std::pair<std::string, double>> parts_of(PlannedPoint const& p) {
-  Breakdown const& b = p.prediction.breakdown;
-  std::vector<std::pair<std::string, double>> parts;
-  parts.emplace_back("compute", b.compute_ms - p.prediction.optimizer_ms);
-  parts.emplace_back("optimizer", p.prediction.optimizer_ms);
-  for (Lane const lane : {Lane::tp, Lane::cp, Lane::ep, Lane::dp, Lane::pp}) {
-    double const ms = b.exposed_axis_ms[static_cast<std::size_t>(lane)];
-    if (ms > 0) parts.emplace_back(fmt::format("{} communication waited for", to_string(lane)), ms);
-  }
-  parts.emplace_back("pipeline bubble", b.bubble_ms);
-  parts.emplace_back("other idle time", b.idle_ms - b.bubble_ms);
-  return parts;
-}
 
 void print_space(PlanRequest const& r, PlanResult const& result) {
   fmt::print("space\n{}", axes_text(r.axes));
@@ -36,148 +24,189 @@ void print_space(PlanRequest const& r, PlanResult const& result) {
              grouped(static_cast<double>(result.space.illegal)));
 }
 
+std::vector<std::string> line_of(PlannedPoint const& p) {
+  Experiment const& e = p.experiment;
+  Breakdown const& b = p.prediction.breakdown;
+  double const tokens = static_cast<double>(e.global_batch * e.seq) / static_cast<double>(e.ranks);
+  return {cut_text(e), fmt::format("{:.1f}", p.step_ms), fmt::format("{:.0f}", 1e3 * tokens / p.step_ms),
+          bytes_text(p.memory.needed_bytes), fmt::format("{:.1f}", percent(b.bubble_ms, p.step_ms)),
+          fmt::format("{:.1f}", percent(b.exposed_comm_ms, p.step_ms))};
+}
+
 void print_table(PlanResult const& result) {
   std::vector<std::vector<std::string>> lines{
       {"cut", "step ms", "tokens/s/device", "memory", "bubble %", "exposed comm %", "closed form"}};
   for (PlannedPoint const& p : result.best) {
-    Experiment const& e = p.experiment;
-    Breakdown const& b = p.prediction.breakdown;
-    double const tokens = static_cast<double>(e.global_batch * e.seq) / static_cast<double>(e.ranks);
-    lines.push_back({cut_text(e), fmt::format("{:.1f}", p.step_ms), fmt::format("{:.0f}", 1e3 * tokens / p.step_ms),
-                     bytes_text(p.memory.needed_bytes), fmt::format("{:.1f}", percent(b.bubble_ms, p.step_ms)),
-                     fmt::format("{:.1f}", percent(b.exposed_comm_ms, p.step_ms)),
-                     fmt::format("{:+.1f}%", 100 * p.screening_error())});
+    lines.push_back(line_of(p));
+    lines.back().push_back(fmt::format("{:+.1f}%", 100 * p.screening_error()));
   }
   for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
 }
 
-/// The part in which the runner-up loses most.
-void print_runner_up(PlannedPoint const& best, PlannedPoint const& next) {
-  auto const mine = parts_of(best), theirs = parts_of(next);
-  auto const of = [](std::vector<std::pair<std::string, double>> const& parts, std::string const& name) {
-    for (auto const& [part, ms] : parts)
-      if (part == name) return ms;
-    return 0.0;
-  };
-  std::string where;
-  double most = 0;
-  for (auto const& [name, ms] : theirs)
-    if (ms - of(mine, name) > most) most = ms - of(mine, name), where = name;
-  fmt::print("next      {}: {:.1f} ms slower{}\n", cut_text(next.experiment), next.step_ms - best.step_ms,
-             where.empty() ? "" : fmt::format(", {:.1f} ms more {}", most, where));
+/// The front: what less memory costs in time (and so in money, the devices being the same).
+void print_front(PlanInput const& in, std::vector<PlannedPoint> const& front) {
+  if (front.empty()) return;
+  fmt::print("\nfront of time, memory and cost: each needs less memory than the one above it\n");
+  std::vector<std::vector<std::string>> lines{
+      {"cut", "step ms", "tokens/s/device", "memory", "bubble %", "exposed comm %", "device-hours"}};
+  for (PlannedPoint const& p : front) {
+    lines.push_back(line_of(p));
+    RunCost const cost = run_cost(in, p.experiment, p.step_ms);
+    lines.back().push_back(in.budget.tokens > 0 ? grouped(std::round(cost.training.device_hours)) : "");
+    if (cost.training.cost > 0) lines.back().back() += fmt::format(" ({} USD)", grouped(std::round(cost.training.cost)));
+  }
+  for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
 }
 
-void print_best(PlanResult const& result, std::string const& system, std::string const& stack) {
+void print_run(PlanInput const& in, PlannedPoint const& best, std::int64_t devices) {
+  RunBudget const& b = in.budget;
+  if (b.tokens == 0) return;
+  auto const& [g, t] = run_cost(in, best.experiment, best.step_ms);
+  fmt::print("\ntraining  {} tokens: {} steps, {:.1f} days, {} device-hours{}\n", grouped(b.tokens), grouped(t.steps),
+             t.days, grouped(std::round(t.device_hours)),
+             b.price_per_device_hour > 0
+                 ? fmt::format(", {} USD at {:g} an hour", grouped(std::round(t.cost)), b.price_per_device_hour)
+                 : ", no price known (--price)");
+  if (g.job_mtbf_hours > 0)
+    fmt::print("goodput   {:.1f}%: a failure every {:.3g} h on {} devices, a checkpoint every {:.0f} s (Young/Daly), {:g} s a "
+               "checkpoint, {:g} s a restart\n",
+               100 * g.effective_share, g.job_mtbf_hours, grouped(static_cast<double>(devices)), g.checkpoint_interval_s,
+               b.failures.checkpoint_s, b.failures.restart_s);
+  else
+    fmt::print("goodput   no failure rate known for this system (--mtbf-hours); the run is told as if nothing failed\n");
+  if (b.failures.straggler_share > 0)
+    fmt::print("stragglers make each step {:g}% longer: {:.1f} ms\n", 100 * b.failures.straggler_share,
+               best.step_ms * (1 + b.failures.straggler_share));
+  if (b.deadline_days > 0)
+    fmt::print("deadline  {:g} days: {}\n", b.deadline_days,
+               t.days <= b.deadline_days ? "met" : fmt::format("missed by {:.1f} days", t.days - b.deadline_days));
+}
+
+/// Why plain data parallelism wins, where it does.
+void print_plain(CountPlan const& plan, PlannedPoint const& best) {
+  Candidate const& c = best.candidate;
+  if (c.tp * c.pp * c.cp * c.ep > 1 || c.dp == 1) return;
+  if (!plan.plan.fastest_model_cut) {
+    fmt::print("plain     data parallelism alone is the only cut that is legal, has a program and fits\n");
+    return;
+  }
+  PlannedPoint const& other = *plan.plan.fastest_model_cut;
+  fmt::print("plain     data parallelism alone wins: the model fits a device, and the fastest cut of the model ({}) takes "
+             "{:.2f} times as long, {:.1f} ms{}{}\n",
+             cut_text(other.experiment), other.step_ms / best.step_ms, other.step_ms,
+             differences_text(best.prediction, other.prediction).empty() ? "" : ": ",
+             differences_text(best.prediction, other.prediction));
+}
+
+void print_best(PlanInput const& in, CountPlan const& plan) {
+  PlanResult const& result = plan.plan.result;
   PlannedPoint const& best = result.best.front();
-  fmt::print("\nbest      {}, micro-batch {}, {} microbatches\n", cut_text(best.experiment), best.experiment.micro_batch,
-             best.experiment.microbatches());
-  for (auto const& [name, ms] : parts_of(best))
-    fmt::print("  {:<40}{:>12.2f} ms {:>6.1f}%\n", name, ms, percent(ms, best.step_ms));
-  if (result.best.size() > 1) print_runner_up(best, result.best[1]);
+  fmt::print("\nbest      {}, {} microbatches; by {}\n", cut_text(best.experiment), best.experiment.microbatches(),
+             to_string(in.objective));
+  print_parts(best.prediction);
+  if (result.best.size() > 1) {
+    PlannedPoint const& next = result.best[1];
+    std::string const why = differences_text(best.prediction, next.prediction);
+    fmt::print("next      {}: {:+.1f} ms, {:+.1f} GB{}{}\n", cut_text(next.experiment), next.step_ms - best.step_ms,
+               1e-9 * (next.memory.needed_bytes - best.memory.needed_bytes), why.empty() ? "" : "; ", why);
+  }
+  print_plain(plan, best);
   if (std::abs(best.screening_error()) > agreement)
     fmt::print("note      the closed form is {:+.1f}% from the simulation here; the order is the simulation's, among the "
                "{} fastest by the closed form\n",
-               100 * best.screening_error(), result.best.size());
-  std::string const flags = command_flags(best.experiment);
-  fmt::print("simulate  shardbench simulate {} --system {} --stack {}\n", flags, system, stack);
-  fmt::print("run       shardbench run {} --device cuda\n", flags);
+               100 * best.screening_error(), std::max(in.options.simulated, in.options.top));
+  fmt::print("simulate  {}\n", simulate_command_of(in, best.experiment));
+  fmt::print("run       {}\n", run_command_of(best.experiment));
   fmt::print("megatron  {}\n", megatron_flags(best.experiment));
   fmt::print("titan     {}\n", torchtitan_flags(best.experiment));
 }
 
-/// What one layer needs alone, and how far the smallest cut is from fitting.
-void print_nothing_fits(PlanRequest const& r, PlanResult const& result, CostModel const& model,
-                        PlanOptions const& options) {
-  double const allowed = options.memory_share * model.system().device.memory_gb * 1e9;
-  fmt::print("nothing fits: of {} costed points the smallest needs {} of {} a device", grouped(static_cast<double>(result.costed)),
-             bytes_text(result.least_memory_bytes), bytes_text(allowed));
-  if (result.costed > 0) {
-    Candidate const& c = result.smallest;
-    fmt::print(" (tp {}, pp {}, dp {}, cp {}, ep {}, zero {}, recompute {})", c.tp, c.pp, c.dp, c.cp, c.ep,
-               static_cast<int>(c.zero_stage), to_string(c.recompute));
-    double const times = std::exp2(std::ceil(std::log2(result.least_memory_bytes / allowed)));
-    fmt::print("\nchange    at least {} devices ({} times as many), or a device with {} of memory",
-               grouped(static_cast<double>(r.devices) * times), times, bytes_text(result.least_memory_bytes));
-  }
-  fmt::print("\n");
-}
-
 }  // namespace
 
-std::string cut_text(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+void print_parts(Prediction const& step) {
+  for (auto const& [name, ms] : step_parts(step))
+    fmt::print("  {:<40}{:>12.2f} ms {:>6.1f}%\n", name, ms, percent(ms, step.step_ms));
+}
+
+std::string differences_text(Prediction const& best, Prediction const& other) {
   std::string text;
-  auto const add = [&](std::string const& part) { text += (text.empty() ? "" : ", ") + part; };
-  for (auto const& [name, value] : {std::pair{"tp", p.tp}, {"pp", p.pp}, {"dp", p.dp}, {"cp", p.cp}, {"ep", p.ep},
-                                    {"etp", p.etp}, {"vpp", p.vpp}})
-    if (value > 1) add(fmt::format("{} {}", name, value));
-  if (p.pp > 1 && p.schedule != ScheduleKind::one_f_one_b && p.vpp == 1) add(std::string(to_string(p.schedule)));
-  if (p.zero_stage > 0) add(fmt::format("zero {}", p.zero_stage));
-  if (p.sequence_parallel) add("sp");
-  if (p.tp_overlap != "none") add("tp overlap");
-  if (p.recompute != Recompute::none) add(fmt::format("recompute {}", to_string(p.recompute)));
-  add(fmt::format("mb {}", e.micro_batch));
+  for (auto const& [name, ms] : part_differences(best, other))
+    text += fmt::format("{}{:.1f} ms {} {}", text.empty() ? "" : ", ", std::abs(ms), ms > 0 ? "more" : "less", name);
   return text;
 }
 
-std::string megatron_flags(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
-  std::string text = fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {}", p.tp, p.pp);
-  if (p.vpp > 1) text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.vpp);
-  if (p.cp > 1) text += fmt::format(" --context-parallel-size {}", p.cp);
-  if (p.ep > 1) text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {}", p.ep, p.etp);
-  if (p.sequence_parallel) text += " --sequence-parallel";
-  if (p.tp_overlap != "none") text += " --tp-comm-overlap";
-  if (p.zero_stage == 1) text += " --use-distributed-optimizer";
-  if (p.zero_stage > 1)
-    text += fmt::format(" --use-megatron-fsdp --data-parallel-sharding-strategy {}",
-                        p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
-  if (p.recompute == Recompute::full) text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
-  if (p.recompute == Recompute::selective) text += " --recompute-granularity selective";
-  if (splits_backward(p.schedule)) text += fmt::format(" [no flag for schedule {}]", to_string(p.schedule));
-  return text + fmt::format(" --micro-batch-size {} --global-batch-size {} --seq-length {}{}", e.micro_batch,
-                            e.global_batch, e.seq, e.precision == Dtype::bf16 ? " --bf16" : "");
-}
-
-namespace {
-
-std::string torchtitan_schedule(ScheduleKind kind) {
-  std::string_view name;
-  if (kind == ScheduleKind::gpipe) name = "GPipe";
-  if (kind == ScheduleKind::one_f_one_b) name = "1F1B";
-  if (kind == ScheduleKind::interleaved) name = "Interleaved1F1B";
-  if (kind == ScheduleKind::zb_v) name = "ZBVZeroBubble";
-  return name.empty() ? fmt::format("[no option for schedule {}]", to_string(kind))
-                      : fmt::format("--parallelism.pipeline_parallel_schedule {}", name);
-}
-
-}  // namespace
-
-std::string torchtitan_flags(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
-  std::string text = fmt::format("--parallelism.tensor_parallel_degree {} --parallelism.pipeline_parallel_degree {}", p.tp, p.pp);
-  text += p.zero_stage == 3 ? fmt::format(" --parallelism.data_parallel_shard_degree {}", p.dp)
-                            : fmt::format(" --parallelism.data_parallel_replicate_degree {}", p.dp);
-  if (p.cp > 1) text += fmt::format(" --parallelism.context_parallel_degree {}", p.cp);
-  if (p.ep > 1) text += fmt::format(" --parallelism.expert_parallel_degree {}", p.ep);
-  if (p.pp > 1) text += " " + torchtitan_schedule(p.schedule);
-  return text + fmt::format(" --training.local_batch_size {} --training.global_batch_size {} --training.seq_len {}",
-                            e.micro_batch, e.global_batch, e.seq);
-}
-
-void print_plan(PlanRequest const& request, PlanResult const& result, CostModel const& model,
-                PlanOptions const& options, std::string const& system, std::string const& stack) {
+void print_plan(PlanInput const& in, CountPlan const& plan, CostModel const& model) {
+  PlanRequest const& request = plan.request;
+  PlanResult const& result = plan.plan.result;
   Experiment const& e = request.base;
   fmt::print("{}: {} layers, seq {}, global batch {}, {} on {} x {}, stack {}; planned\n", e.model_name, e.model.layers,
              e.seq, e.global_batch, to_string(e.precision), request.devices, model.system().device.name,
              model.stack().name);
   print_space(request, result);
   if (result.best.empty()) {
-    print_nothing_fits(request, result, model, options);
+    print_nothing_fits(in, plan, model);
     return;
   }
   print_table(result);
-  print_best(result, system, stack);
+  print_front(in, plan.plan.front);
+  print_best(in, plan);
+  print_run(in, result.best.front(), request.devices);
+  if (in.what_if) print_what_ifs(in, plan, model);
+}
+
+void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
+  fmt::print("scaling of {} at a fixed global batch of {}\n", in.base.model_name, in.base.global_batch);
+  bool const run = in.budget.tokens > 0, money = run && in.budget.price_per_device_hour > 0;
+  std::vector<std::string> heading{"devices", "step ms", "speed-up", "efficiency %", "memory"};
+  for (auto const& [shown, name] : {std::pair{run, "days"}, {run, "device-hours"}, {money, "USD"}})
+    if (shown) heading.emplace_back(name);
+  heading.emplace_back("cut");
+  std::vector<std::vector<std::string>> lines{heading};
+  std::vector<std::int64_t> devices;
+  std::vector<double> step_ms;
+  for (CountPlan const& p : plans) {
+    if (p.plan.result.best.empty()) {
+      lines.push_back({fmt::format("{}", p.request.devices)});
+      lines.back().resize(heading.size());
+      lines.back().back() = "nothing fits";
+      continue;
+    }
+    PlannedPoint const& best = p.plan.result.best.front();
+    devices.push_back(p.request.devices), step_ms.push_back(best.step_ms);
+    double const gain = step_ms.front() / best.step_ms;
+    double const added = static_cast<double>(devices.back()) / static_cast<double>(devices.front());
+    lines.push_back({fmt::format("{}", p.request.devices), fmt::format("{:.1f}", best.step_ms),
+                     fmt::format("{:.2f}", gain), fmt::format("{:.1f}", 100 * gain / added),
+                     bytes_text(best.memory.needed_bytes)});
+    TrainingBudget const t = run_cost(in, best.experiment, best.step_ms).training;
+    if (run) lines.back().push_back(fmt::format("{:.1f}", t.days)), lines.back().push_back(grouped(std::round(t.device_hours)));
+    if (money) lines.back().push_back(grouped(std::round(t.cost)));
+    lines.back().push_back(cut_text(best.experiment));
+  }
+  for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
+  if (devices.size() < 2) return;
+  std::size_t const bend = bend_of(devices, step_ms);
+  if (bend + 1 < devices.size())
+    fmt::print("bend      at {} devices: {} are {:.2f} times as many and {:.2f} times as fast (below {:g}% of it)\n",
+               devices[bend], devices[bend + 1],
+               static_cast<double>(devices[bend + 1]) / static_cast<double>(devices[bend]),
+               step_ms[bend] / step_ms[bend + 1], 100 * bend_share);
+  else
+    fmt::print("bend      none up to {} devices: every step keeps {:g}% of the devices it adds\n", devices.back(),
+               100 * bend_share);
+}
+
+void print_search(DeviceSearch const& search, std::string const& demand, std::string const& unit) {
+  fmt::print("fewest devices with {}\n", demand);
+  std::vector<std::vector<std::string>> lines{{"devices", unit, "answer"}};
+  for (DeviceTrial const& t : search.trials)
+    lines.push_back({fmt::format("{}", t.devices), t.time > 0 ? fmt::format("{:.1f}", t.time) : "",
+                     t.meets ? "enough" : t.possible ? "too slow" : "no legal cut fits"});
+  for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
+  if (search.devices > 0)
+    fmt::print("devices   {} are enough\n\n", search.devices);
+  else
+    fmt::print("devices   none of these counts is enough\n");
 }
 
 }  // namespace shardbench

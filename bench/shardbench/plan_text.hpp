@@ -1,21 +1,38 @@
 #pragma once
 #include <string>
+#include <vector>
 
-#include "harness/planner/plan.hpp"
+#include "bench/shardbench/plan_input.hpp"
+#include "harness/planner/device_search.hpp"
 
 namespace shardbench {
 
-/// "tp 8, pp 16, dp 32, vpp 6, sequence parallel": what differs from one rank.
-std::string cut_text(Experiment const& experiment);
+/// What planning for one device count came to.
+struct CountPlan {
+  PlanRequest request;
+  ObjectivePlan plan;
+};
 
-/// The space, the best configurations, where the time of the best goes, why the next is slower, and the commands that
-/// reproduce it.
-void print_plan(PlanRequest const& request, PlanResult const& result, CostModel const& model,
-                PlanOptions const& options, std::string const& system, std::string const& stack);
+/// The space and the best configurations for one device count, where the time of the best goes, why the next is slower,
+/// the run, and the commands and flags that mean the same; or why nothing fits and what would.
+void print_plan(PlanInput const& input, CountPlan const& plan, CostModel const& model);
 
-/// Flags of Megatron-LM that mean the same cut.
-std::string megatron_flags(Experiment const& experiment);
-/// Options of torchtitan that mean the same cut.
-std::string torchtitan_flags(Experiment const& experiment);
+/// A line a device count, and where the curve bends.
+void print_curve(PlanInput const& input, std::vector<CountPlan> const& plans);
+
+/// The device counts that were tried for a demand, and the answer.
+void print_search(DeviceSearch const& search, std::string const& demand, std::string const& time_unit);
+
+/// "  name   12.34 ms   5.6%" a part of a step.
+void print_parts(Prediction const& step);
+
+/// "12.3 ms more pipeline bubble, 4.5 ms less compute": empty when nothing is worth saying.
+std::string differences_text(Prediction const& best, Prediction const& other);
+
+/// "nothing fits" and the changes that would make it fit, the smallest first.
+void print_nothing_fits(PlanInput const& input, CountPlan const& plan, CostModel const& model);
+
+/// What a change of one knob or of the hardware would make of the best.
+void print_what_ifs(PlanInput const& input, CountPlan const& plan, CostModel const& model);
 
 }  // namespace shardbench

@@ -77,9 +77,12 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
     ++result.costed;
     if (result.least_memory_bytes == 0 || cost->memory_bytes < result.least_memory_bytes)
       result.least_memory_bytes = cost->memory_bytes, result.smallest = c;
-    if (cost->memory_bytes > allowed)
+    if (cost->memory_bytes > allowed) {
       ++result.too_big;
-    else if (fastest.takes(cost->step_ms) && !fastest.has_twin(c, cost->step_ms))
+      return;
+    }
+    if (options.watch) options.watch(c, *cost);
+    if (fastest.takes(cost->step_ms) && !fastest.has_twin(c, cost->step_ms))
       fastest.add({c, *cost});
   });
   result.layer_keys = coster.layer_keys();

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct PlanResult {
 struct PlanOptions {
   std::size_t top = 5;           ///< points in the answer
   double memory_share = 1;       ///< of the device's memory that may be planned for
+  /// Sees every candidate that fits by the closed forms, in the order of the enumeration; may be empty.
+  std::function<void(Candidate const&, PlanCost const&)> watch = {};
   std::size_t simulated = 12;  ///< candidates that are simulated at least, fastest by the closed forms first
 };
 

@@ -61,6 +61,10 @@ struct ReportRow {
   PerAxis payload_bytes, wire_bytes;
 
   std::optional<double> max_rel_error, predicted_step_ms, prediction_error_pct;
+
+  std::optional<double> training_days, device_hours, cost_usd, goodput_pct;  ///< of a whole run with failures
+  std::optional<bool> pareto;                                                ///< nothing planned beats it in everything
+  std::string run_command, megatron_flags, torchtitan_flags;                 ///< the same cut elsewhere
 };
 
 /// step_ms_*, step_cv_pct and iterations, from the summary of the step times in ms.

@@ -42,7 +42,8 @@ constexpr std::string_view expected_header =
     "payload_bytes_tp,payload_bytes_dp,payload_bytes_pp,payload_bytes_cp,payload_bytes_ep,"
     "wire_bytes_tp,wire_bytes_dp,wire_bytes_pp,wire_bytes_cp,wire_bytes_ep,"
     "max_rel_error,predicted_step_ms,prediction_error_pct,"
-    "zero_keep,dropout,clip_grad,mtp";
+    "zero_keep,dropout,clip_grad,mtp,"
+    "training_days,device_hours,cost_usd,goodput_pct,pareto,run_command,megatron_flags,torchtitan_flags";
 
 TEST(Columns, HeaderIsThePublishedOne) {
   std::string header;
@@ -64,7 +65,7 @@ TEST(Columns, NamesAreUniqueAndEveryColumnIsDescribed) {
 
 TEST(Columns, NothingMeasuredIsEmptyNeverZero) {
   ReportRow const row;
-  std::set<std::string_view> const measured{"time", "rate", "memory", "traffic", "truth"};
+  std::set<std::string_view> const measured{"time", "rate", "memory", "traffic", "truth", "plan"};
   for (auto const& column : report_columns()) {
     if (measured.contains(column.group)) {
       EXPECT_EQ(column.cell(row), "") << column.name;

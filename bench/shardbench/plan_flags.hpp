@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+
+#include "harness/config/experiment.hpp"
+
+namespace shardbench {
+
+/// "tp 8, pp 16, dp 32, vpp 6, sp, mb 1": what differs from one rank, and the microbatch.
+std::string cut_text(Experiment const& experiment);
+
+/// Flags of Megatron-LM that mean the same cut; in brackets what it has no flag for.
+std::string megatron_flags(Experiment const& experiment);
+/// Options of torchtitan that mean the same cut; in brackets what it has no option for.
+std::string torchtitan_flags(Experiment const& experiment);
+
+}  // namespace shardbench

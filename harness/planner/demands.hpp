@@ -1,0 +1,33 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "harness/planner/plan_space.hpp"
+
+namespace shardbench {
+
+/// What the user demands of the axes, as the text of --fix and --exclude: "tp=8|16", "recompute=full".
+struct PlanDemands {
+  std::vector<std::string> fix, exclude;
+  bool empty() const { return fix.empty() && exclude.empty(); }
+};
+
+/// The request with the default axes for so many devices, narrowed by the demands. Throws InputError for a demand that
+/// cannot be read or leaves an axis empty.
+PlanRequest request_for(Experiment const& base, std::int64_t devices, PlanDemands const& demands);
+
+/// Whether any point is legal.
+bool has_legal_point(PlanRequest const& request);
+
+/// Throws InputError when no point is legal, naming the demand that leaves none by itself, or the demands that do so
+/// together, or the sizes when there are no demands.
+void require_legal_point(PlanRequest const& request, PlanDemands const& demands);
+
+/// The demands without one of them, each with the words of what was left out.
+struct RelaxedDemands {
+  std::string without;  ///< "--fix tp=8"
+  PlanDemands demands;
+};
+std::vector<RelaxedDemands> relaxed(PlanDemands const& demands);
+
+}  // namespace shardbench
