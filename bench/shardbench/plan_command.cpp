@@ -87,6 +87,13 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   std::vector<CountPlan> plans;
   std::vector<ReportRow> rows;
   for (std::int64_t const devices : in.counts) {
+    CountPlan none{.request = request_for(in.base, devices, in.demands), .plan = {}};
+    // Of several counts some may have no legal cut; of all of them, the last says why.
+    bool const last = devices == in.counts.back() && rows.empty();
+    if (!last && !has_legal_point(none.request)) {
+      plans.push_back(std::move(none));
+      continue;
+    }
     plans.push_back(plan_count(in, model, devices, in.options));
     add_rows(in, model, plans.back(), rows);
   }
@@ -94,7 +101,9 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   CountPlan const* const best = chosen(in, plans);
   if (in.json) return best ? 0 : 1;
   if (plans.size() > 1) print_curve(in, plans), fmt::print("\n");
-  print_plan(in, best ? *best : plans.back(), model);
+  auto const tried = std::ranges::find_if(plans.rbegin(), plans.rend(),
+                                          [](CountPlan const& p) { return p.plan.result.costed > 0; });
+  print_plan(in, best ? *best : *tried, model);
   return best ? 0 : 1;
 }
 

@@ -12,6 +12,9 @@
 namespace shardbench {
 namespace {
 
+/// An image of a detector is a sequence of one.
+std::string rate_heading(Experiment const& e) { return e.model.yolo ? "images/s/device" : "tokens/s/device"; }
+
 constexpr double agreement = 0.02;  // closed forms and simulation within this, or it is said
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
@@ -35,7 +38,7 @@ std::vector<std::string> line_of(PlannedPoint const& p) {
 
 void print_table(PlanResult const& result) {
   std::vector<std::vector<std::string>> lines{
-      {"cut", "step ms", "tokens/s/device", "memory", "bubble %", "exposed comm %", "closed form"}};
+      {"cut", "step ms", rate_heading(result.best.front().experiment), "memory", "bubble %", "exposed comm %", "closed form"}};
   for (PlannedPoint const& p : result.best) {
     lines.push_back(line_of(p));
     lines.back().push_back(fmt::format("{:+.1f}%", 100 * p.screening_error()));
@@ -48,7 +51,7 @@ void print_front(PlanInput const& in, std::vector<PlannedPoint> const& front) {
   if (front.empty()) return;
   fmt::print("\nfront of time, memory and cost: each needs less memory than the one above it\n");
   std::vector<std::vector<std::string>> lines{
-      {"cut", "step ms", "tokens/s/device", "memory", "bubble %", "exposed comm %", "device-hours"}};
+      {"cut", "step ms", rate_heading(in.base), "memory", "bubble %", "exposed comm %", "device-hours"}};
   for (PlannedPoint const& p : front) {
     lines.push_back(line_of(p));
     RunCost const cost = run_cost(in, p.experiment, p.step_ms);
@@ -125,13 +128,14 @@ void print_best(PlanInput const& in, CountPlan const& plan) {
 
 void print_parts(Prediction const& step) {
   for (auto const& [name, ms] : step_parts(step))
-    fmt::print("  {:<40}{:>12.2f} ms {:>6.1f}%\n", name, ms, percent(ms, step.step_ms));
+    if (ms > 0) fmt::print("  {:<40}{:>12.2f} ms {:>6.1f}%\n", name, ms, percent(ms, step.step_ms));
 }
 
 std::string differences_text(Prediction const& best, Prediction const& other) {
   std::string text;
   for (auto const& [name, ms] : part_differences(best, other))
-    text += fmt::format("{}{:.1f} ms {} {}", text.empty() ? "" : ", ", std::abs(ms), ms > 0 ? "more" : "less", name);
+    text += fmt::format("{}{:.{}f} ms {} {}", text.empty() ? "" : ", ", std::abs(ms), std::abs(ms) < 10 ? 2 : 1,
+                        ms > 0 ? "more" : "less", name);
   return text;
 }
 
@@ -168,7 +172,7 @@ void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
     if (p.plan.result.best.empty()) {
       lines.push_back({fmt::format("{}", p.request.devices)});
       lines.back().resize(heading.size());
-      lines.back().back() = "nothing fits";
+      lines.back().back() = p.plan.result.costed == 0 ? "no legal cut" : "nothing fits";
       continue;
     }
     PlannedPoint const& best = p.plan.result.best.front();

@@ -20,32 +20,22 @@ std::string candidate_text(Candidate const& c) {
                      static_cast<int>(c.zero_stage), to_string(c.recompute), c.micro_batch);
 }
 
-/// Whether something fits by the closed forms and by the liveness walk of the program.
-bool fits(PlanRequest const& request, CostModel const& model, double allowed, SmallestFit& smallest) {
-  smallest = smallest_in_memory(request, model);
-  if (smallest.needed_bytes == 0 || smallest.needed_bytes > allowed) return false;
-  try {
-    return look_closer(request, model, smallest.candidate).memory.needed_bytes <= allowed;
-  } catch (IllegalConfig const&) {
-    return false;
-  }
-}
-
 void print_relaxed(PlanInput const& in, PlanRequest const& request, CostModel const& model, double allowed) {
   for (RelaxedDemands const& r : relaxed(in.demands)) {
-    SmallestFit smallest;
-    if (!fits(request_for(request.base, request.devices, r.demands), model, allowed, smallest)) continue;
-    fmt::print("change    fits without {}: {} needs {}\n", r.without, candidate_text(smallest.candidate),
-               bytes_text(smallest.needed_bytes));
+    std::optional<PlannedPoint> const fit =
+        smallest_that_fits(request_for(request.base, request.devices, r.demands), model, allowed);
+    if (fit)
+      fmt::print("change    fits without {}: {} needs {}\n", r.without, candidate_text(fit->candidate),
+                 bytes_text(fit->memory.needed_bytes));
   }
 }
 
 void print_more_devices(PlanInput const& in, PlanRequest const& request, CostModel const& model, double allowed) {
   for (std::int64_t n = 2 * request.devices; n <= most_devices; n *= 2) {
-    SmallestFit smallest;
-    if (!fits(request_for(request.base, n, in.demands), model, allowed, smallest)) continue;
+    std::optional<PlannedPoint> const fit = smallest_that_fits(request_for(request.base, n, in.demands), model, allowed);
+    if (!fit) continue;
     fmt::print("change    fits on {} devices: {} needs {}\n", grouped(static_cast<double>(n)),
-               candidate_text(smallest.candidate), bytes_text(smallest.needed_bytes));
+               candidate_text(fit->candidate), bytes_text(fit->memory.needed_bytes));
     return;
   }
   fmt::print("change    no device count up to {} makes it fit\n", grouped(static_cast<double>(most_devices)));

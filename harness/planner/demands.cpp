@@ -10,13 +10,6 @@ namespace {
 
 struct Found {};
 
-std::vector<std::string> texts_of(PlanDemands const& demands) {
-  std::vector<std::string> texts;
-  for (std::string const& d : demands.fix) texts.push_back("--fix " + d);
-  for (std::string const& d : demands.exclude) texts.push_back("--exclude " + d);
-  return texts;
-}
-
 /// One demand at a time.
 std::vector<PlanDemands> single_demands(PlanDemands const& demands) {
   std::vector<PlanDemands> singles;
@@ -31,6 +24,13 @@ std::string sizes_text(PlanRequest const& r) {
 }
 
 }  // namespace
+
+std::vector<std::string> texts_of(PlanDemands const& demands) {
+  std::vector<std::string> texts;
+  for (std::string const& d : demands.fix) texts.push_back("--fix " + d);
+  for (std::string const& d : demands.exclude) texts.push_back("--exclude " + d);
+  return texts;
+}
 
 PlanRequest request_for(Experiment const& base, std::int64_t devices, PlanDemands const& demands) {
   PlanRequest request;

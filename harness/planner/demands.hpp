@@ -12,6 +12,9 @@ struct PlanDemands {
   bool empty() const { return fix.empty() && exclude.empty(); }
 };
 
+/// "--fix tp=8", "--exclude zero=3", ...
+std::vector<std::string> texts_of(PlanDemands const& demands);
+
 /// The request with the default axes for so many devices, narrowed by the demands. Throws InputError for a demand that
 /// cannot be read or leaves an axis empty.
 PlanRequest request_for(Experiment const& base, std::int64_t devices, PlanDemands const& demands);

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
+
+#include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
@@ -104,17 +108,34 @@ std::vector<OversizedLayer> oversized_layers(PlanRequest const& request, CostMod
   return found;
 }
 
-SmallestFit smallest_in_memory(PlanRequest const& request, CostModel const& model) {
+std::vector<SmallCandidate> smallest_in_memory(PlanRequest const& request, CostModel const& model) {
   PlanRequest frugal_request = request;
   frugal_request.axes = frugal(request.axes);
-  SmallestFit smallest;
+  std::map<std::pair<std::int8_t, bool>, SmallCandidate> by_class;
   PlanCoster coster(frugal_request, model);
   for_each_candidate(frugal_request, [&](Candidate const& c) {
     PlanCost const* const cost = coster.cost(c);
-    if (cost && (smallest.needed_bytes == 0 || cost->memory_bytes < smallest.needed_bytes))
-      smallest = {c, cost->memory_bytes};
+    if (!cost) return;
+    SmallCandidate& smallest = by_class[{c.zero_stage, c.pp > 1}];
+    if (smallest.needed_bytes == 0 || cost->memory_bytes < smallest.needed_bytes) smallest = {c, cost->memory_bytes};
   });
-  return smallest;
+  std::vector<SmallCandidate> all;
+  for (auto const& [name, candidate] : by_class) all.push_back(candidate);
+  std::ranges::stable_sort(all, {}, &SmallCandidate::needed_bytes);
+  return all;
+}
+
+std::optional<PlannedPoint> smallest_that_fits(PlanRequest const& request, CostModel const& model, double allowed) {
+  for (SmallCandidate const& c : smallest_in_memory(request, model)) {
+    if (c.needed_bytes > allowed) break;
+    try {
+      PlannedPoint point = look_closer(request, model, c.candidate);
+      if (point.memory.needed_bytes <= allowed) return point;
+    } catch (IllegalConfig const&) {
+      continue;  // a rule of the whole program that its layers alone do not show
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace shardbench

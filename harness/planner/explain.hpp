@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,12 +33,17 @@ struct OversizedLayer {
 /// Each kind of layer that does not fit on one device uncut; empty when all do.
 std::vector<OversizedLayer> oversized_layers(PlanRequest const& request, CostModel const& model, double allowed_bytes);
 
-/// The candidate that needs least memory by the closed forms, among those that give up speed for it. needed_bytes 0:
-/// no legal candidate.
-struct SmallestFit {
+/// A candidate and what it needs by the closed forms.
+struct SmallCandidate {
   Candidate candidate;
   double needed_bytes = 0;
 };
-SmallestFit smallest_in_memory(PlanRequest const& request, CostModel const& model);
+
+/// Of each ZeRO stage, with a pipeline and without, the candidate that needs least memory, among those that give up speed
+/// for it; smallest first. Some may have no program.
+std::vector<SmallCandidate> smallest_in_memory(PlanRequest const& request, CostModel const& model);
+
+/// The first of these that fits by the closed forms and by the liveness walk over its program; nothing when none does.
+std::optional<PlannedPoint> smallest_that_fits(PlanRequest const& request, CostModel const& model, double allowed_bytes);
 
 }  // namespace shardbench

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "harness/config/field_text.hpp"
+#include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -17,6 +19,57 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Objective::size_
 constexpr std::size_t front_points = 8;
 
 bool cuts_the_model(Candidate const& c) { return c.tp * c.pp * c.cp * c.ep > 1; }
+
+/// What decides, beyond the layers, whether a candidate has a program: schedule, ZeRO stage, pipeline or none.
+using ProgramClass = std::tuple<ScheduleKind, std::int8_t, bool>;
+
+struct ClassPoints {
+  ScreenedFront front;
+  std::optional<ScreenedPoint> fastest_cut;  ///< of those that cut the model
+};
+
+/// The screened points worth a closer look, by class, so that a class without a program hides no other.
+class Watched {
+ public:
+  void add(Candidate const& c, PlanCost const& cost) {
+    ClassPoints& points = classes_[{c.schedule, c.zero_stage, c.pp > 1}];
+    points.front.add(c, cost);
+    std::optional<ScreenedPoint>& fastest = points.fastest_cut;
+    if (cuts_the_model(c) && (!fastest || cost.step_ms < fastest->cost.step_ms)) fastest = {c, cost};
+  }
+
+  /// Of the classes with a program, fastest first.
+  std::vector<ScreenedPoint> front(PlanRequest const& request) const {
+    ScreenedFront all;
+    for (auto const& [name, points] : classes_) {
+      std::vector<ScreenedPoint> const some = points.front.points();
+      if (!has_program(request, some.front().candidate)) continue;
+      for (ScreenedPoint const& s : some) all.add(s.candidate, s.cost);
+    }
+    return all.points();
+  }
+
+  /// The fastest of each class that cuts the model, fastest first.
+  std::vector<ScreenedPoint> model_cuts() const {
+    std::vector<ScreenedPoint> cuts;
+    for (auto const& [name, points] : classes_)
+      if (points.fastest_cut) cuts.push_back(*points.fastest_cut);
+    std::ranges::stable_sort(cuts, {}, [](ScreenedPoint const& s) { return s.cost.step_ms; });
+    return cuts;
+  }
+
+ private:
+  static bool has_program(PlanRequest const& request, Candidate const& c) {
+    try {
+      static_cast<void>(lower(experiment_of(request, c), 0));
+      return true;
+    } catch (IllegalConfig const&) {
+      return false;
+    }
+  }
+
+  std::map<ProgramClass, ClassPoints> classes_;
+};
 
 /// Looks closer at a screened point; nothing when it has no program or does not fit after all.
 std::optional<PlannedPoint> closer(PlanRequest const& request, CostModel const& model, PlanOptions const& options,
@@ -40,9 +93,9 @@ std::vector<ScreenedPoint> spread(std::vector<ScreenedPoint> const& all, std::si
 }
 
 void simulate_front(ObjectivePlan& plan, PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-                    ScreenedFront const& screened) {
+                    Watched const& screened) {
   std::vector<PlannedPoint> points = plan.result.best;
-  for (ScreenedPoint const& s : spread(screened.points(), front_points)) {
+  for (ScreenedPoint const& s : spread(screened.front(request), front_points)) {
     bool const known = std::ranges::any_of(points, [&](PlannedPoint const& p) { return p.candidate == s.candidate; });
     if (known) continue;
     if (std::optional<PlannedPoint> point = closer(request, model, options, s)) points.push_back(std::move(*point));
@@ -56,8 +109,8 @@ void simulate_front(ObjectivePlan& plan, PlanRequest const& request, CostModel c
 }
 
 void order_by_memory(PlanResult& result, PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-                     ScreenedFront const& screened) {
-  std::vector<ScreenedPoint> small = screened.points();
+                     Watched const& screened) {
+  std::vector<ScreenedPoint> small = screened.front(request);
   std::ranges::reverse(small);
   for (ScreenedPoint const& s : small) {
     if (result.best.size() >= 2 * options.top) break;
@@ -108,18 +161,17 @@ std::vector<ScreenedPoint> ScreenedFront::points() const {
 ObjectivePlan plan_for(PlanRequest const& request, CostModel const& model, PlanOptions options, Objective objective,
                        bool with_front) {
   ObjectivePlan plan_of;
-  ScreenedFront front;
-  std::optional<ScreenedPoint> fastest_cut;
-  options.watch = [&](Candidate const& c, PlanCost const& cost) {
-    front.add(c, cost);
-    if (cuts_the_model(c) && (!fastest_cut || cost.step_ms < fastest_cut->cost.step_ms)) fastest_cut = {c, cost};
-  };
+  Watched watched;
+  options.watch = [&](Candidate const& c, PlanCost const& cost) { watched.add(c, cost); };
   plan_of.result = plan(request, model, options);
   std::vector<PlannedPoint>& best = plan_of.result.best;
-  if (objective == Objective::memory) order_by_memory(plan_of.result, request, model, options, front);
-  if (with_front) simulate_front(plan_of, request, model, options, front);
-  if (!best.empty() && !cuts_the_model(best.front().candidate) && fastest_cut)
-    plan_of.fastest_model_cut = closer(request, model, options, *fastest_cut);
+  if (objective == Objective::memory) order_by_memory(plan_of.result, request, model, options, watched);
+  if (with_front) simulate_front(plan_of, request, model, options, watched);
+  if (best.empty() || cuts_the_model(best.front().candidate)) return plan_of;
+  for (ScreenedPoint const& cut : watched.model_cuts()) {
+    plan_of.fastest_model_cut = closer(request, model, options, cut);
+    if (plan_of.fastest_model_cut) break;
+  }
   return plan_of;
 }
 

@@ -1,6 +1,7 @@
 #include "harness/planner/serve_plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,10 @@ namespace shardbench {
 namespace {
 
 constexpr std::int64_t most_sequences = 1024;  // of a replica
+
+bool same_cut(ServeCut const& a, ServeCut const& b) {
+  return a.tp == b.tp && a.pp == b.pp && a.ep == b.ep && a.replicas == b.replicas;
+}
 
 /// What the screening foretells of a cut.
 struct ServeCost {
@@ -213,13 +218,16 @@ ServeResult plan_serving(ServeRequest const& request, CostModel const& model, Pl
   search.run();
   ServeResult result = std::move(search.result);
   if (result.legal == 0)
-    throw InputError(fmt::format("--gpus: no legal cut of {} devices, {} sequences and the demands (--fix, --exclude); "
-                                 "allowed: other demands, or numbers with more divisors",
-                                 request.devices, request.sequences));
+    throw InputError(fmt::format("{}: no legal cut of {} devices{}; allowed: other demands, or numbers with more divisors",
+                                 request.demands.empty() ? "--gpus" : fmt::format("{}", fmt::join(texts_of(request.demands), " and ")),
+                                 request.devices,
+                                 request.sequences > 0 ? fmt::format(" and {} sequences (--global-batch)", request.sequences) : ""));
   if (result.legal == result.no_program) throw InputError("plan: no cut has a program: " + search.problem);
   std::ranges::stable_sort(search.kept, {}, [&](ScreenedCut const& s) { return rank_of(s.cut, s.cost, objective); });
   for (ScreenedCut const& s : search.kept) {
     if (result.best.size() >= std::max(options.top, options.simulated)) break;
+    // Another batch of the same cut is no other answer.
+    if (std::ranges::any_of(result.best, [&](ServedPoint const& p) { return same_cut(p.cut, s.cut); })) continue;
     ServedPoint point = look_closer(request, model, s.cut);
     if (point.memory_bytes <= allowed && !is_slow(request, cost_of(point))) result.best.push_back(std::move(point));
   }

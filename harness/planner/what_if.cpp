@@ -103,7 +103,9 @@ std::vector<WhatIf> hardware_what_ifs(PlanRequest const& request, CostModel cons
     changed.network[level].bandwidth_gb_per_s *= 2;
     add(fmt::format("twice the bandwidth of {}", now.network[level].name), changed);
   }
-  SystemProfile faster = now, larger = now;
+  SystemProfile faster = now, larger = now, wider = now;
+  for (NetworkLevel& level : wider.network) level.bandwidth_gb_per_s *= 2;
+  if (now.network.size() > 1) add("twice the bandwidth of all levels", wider);
   faster.device.memory_gb_per_s *= 2, larger.device.memory_gb *= 2;
   add("twice the memory bandwidth", faster);
   add("twice the memory", larger);

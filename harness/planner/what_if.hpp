@@ -15,8 +15,8 @@ struct WhatIf {
   std::optional<PlannedPoint> replanned;  ///< the best cut after a change of hardware
 };
 
-/// Changes of hardware, each simulated with the best cut and planned again: twice the bandwidth of each network level,
-/// of the device's memory, twice the memory, and the next device where one ships.
+/// Changes of hardware, each simulated with the best cut and planned again: twice the bandwidth of each network level
+/// and of all, of the device's memory, twice the memory, and the next device where one ships.
 std::vector<WhatIf> hardware_what_ifs(PlanRequest const& request, CostModel const& model, PlannedPoint const& best,
                                       PlanOptions const& options);
 

@@ -86,7 +86,7 @@ class StagePlayer {
     while (!finished()) {
       Run const& run = replay_.runs()[run_];
       if (run.transfer) {
-        post(run);
+        post(played_[run_]->front(), run.microbatch);
         ++run_;
         continue;
       }
@@ -149,6 +149,10 @@ class StagePlayer {
   }
 
   void prepare(Segment const& segment, Op const& op, DurationModel const& durations) {
+    if (op.stream >= StreamId::pipeline) {
+      ops_[&segment].push_back(prepared(op, durations.transfer_ms(p_, op)));
+      return;
+    }
     bool const comm = op.stream != StreamId::compute;
     PlayOp play = prepared(op, comm ? durations.collective_ms(p_, op) : durations.compute_ms(p_, op, false));
     if (!comm && (op.accumulate || op.always_accumulate)) play.duration[1] = durations.compute_ms(p_, op, true);
@@ -199,6 +203,10 @@ class StagePlayer {
     for (; op_ < ops.size(); ++op_) {
       PlayOp const& play = ops[op_];
       if (!run.runs(*play.op)) continue;
+      if (play.stream >= StreamId::pipeline) {  // the token that a decoding pipeline hands back to its first stage
+        post(play, run.microbatch);
+        continue;
+      }
       double const ready = ready_time(play, run.microbatch);
       if (ready < 0) return false;
       auto const s = static_cast<std::size_t>(play.stream);
@@ -250,20 +258,19 @@ class StagePlayer {
     return message == start && start > free_[0] ? start - free_[0] : 0;
   }
 
-  void post(Run const& run) {
-    PlayOp const& play = played_[run_]->front();
-    double const ready = std::max(ready_time(play, run.microbatch), 0.0);
+  void post(PlayOp const& play, std::int32_t microbatch) {
+    double const ready = std::max(ready_time(play, microbatch), 0.0);
     issued_ = false;
     ++events_;
     auto const s = static_cast<std::size_t>(play.stream);
-    bool const receives = run.transfer->kind == OpKind::receive;
+    bool const receives = play.op->kind == OpKind::receive;
     Channel& channel = *channels_[s];
     // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
     double const now = std::max(ready, receives ? free_[0] : 0.0);
     (receives ? channel.receiver : channel.sender).ready.push_back(now);
     if (options_.record_spans)
       messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1,
-                           play.stream, static_cast<std::uint32_t>(p_.labels.size()), run.microbatch, now});
+                           play.stream, static_cast<std::uint32_t>(p_.labels.size()), microbatch, now});
     while (channel.done.size() < std::min(channel.sender.ready.size(), channel.receiver.ready.size())) {
       std::size_t const k = channel.done.size();
       double const start =
@@ -307,14 +314,17 @@ class StagePlayer {
 void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int>, Channel>& channels) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     StepProgram const& p = stages[i].program();
-    for (Action const& a : p.actions) {
-      if (a.kind != ActionKind::send && a.kind != ActionKind::receive) continue;
-      StreamId const stream = pipeline_stream(a.kind, a.boundary, p.direction_of(a.chunk));
-      int const lane = static_cast<int>(pipeline_stream(ActionKind::send, a.boundary, p.direction_of(a.chunk)));
-      int const from = a.kind == ActionKind::send ? static_cast<int>(i) : a.peer,
-                to = a.kind == ActionKind::send ? a.peer : static_cast<int>(i);
-      stages[i].channels()[static_cast<std::size_t>(stream)] = &channels[{from, to, lane}];
-    }
+    auto const tie = [&](StreamId stream, bool sends, int peer) {
+      int const self = static_cast<int>(i), lane = static_cast<int>(stream) - (sends ? 0 : 4);
+      stages[i].channels()[static_cast<std::size_t>(stream)] =
+          &channels[{sends ? self : peer, sends ? peer : self, lane}];
+    };
+    for (Action const& a : p.actions)
+      if (a.kind == ActionKind::send || a.kind == ActionKind::receive)
+        tie(pipeline_stream(a.kind, a.boundary, p.direction_of(a.chunk)), a.kind == ActionKind::send, a.peer);
+    for (Segment const& s : p.segments)
+      for (Op const& op : s.ops)
+        if (op.stream >= StreamId::pipeline) tie(op.stream, op.kind == OpKind::send, op.peer);
   }
 }
 

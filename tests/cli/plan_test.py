@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plan answers with rows that simulate reproduces, and says in one line what it cannot take."""
+"""plan answers with rows that simulate reproduces, weighs objectives, explains itself, and says in one line what it cannot take."""
 import json
 import shlex
 import unittest
@@ -7,41 +7,104 @@ import unittest
 from cli import CliTest
 
 SMALL = ["--system", "h100-sxm", "--gpus", "8", "--global-batch", "32", "--seq", "1024", "--model", "gpt2-medium", "--layers", "8"]
+SERVE = ["--system", "h100-sxm", "--model", "llama3.1-8b", "--layers", "4", "--seq", "512"]
 
 
 class Plan(CliTest):
     def test_rows_reproduce(self):
         out = self.path("plan.csv")
-        rows = json.loads(self.call("plan", *SMALL, "--top", "2", "--json", "--out", out))
+        rows = json.loads(self.call("plan", *SMALL, "--top", "2", "--json", "--out", out, "--tokens", "1B", "--price", "2"))
         self.assertEqual([row["source"] for row in rows], ["planned"] * 2)
         self.assertLessEqual(rows[0]["step_ms_p50"], rows[1]["step_ms_p50"])
         self.assertEqual(len(self.rows(out)), 2)
         (again,) = json.loads(self.call(*shlex.split(rows[0]["command"])[1:], "--json"))
         self.assertAlmostEqual(again["step_ms_p50"], rows[0]["step_ms_p50"], delta=1e-9 * again["step_ms_p50"])
         self.assertEqual(again["memory_peak_bytes"], rows[0]["memory_peak_bytes"])
+        for row in rows:
+            self.assertTrue(row["run_command"].startswith("shardbench run --model gpt2-medium"))
+            self.assertIn("--global-batch-size 32", row["megatron_flags"])
+            self.assertIn("--training.global_batch_size 32", row["torchtitan_flags"])
+            self.assertAlmostEqual(row["device_hours"], 24 * 8 * row["training_days"], places=6)
+            self.assertAlmostEqual(row["cost_usd"], 2 * row["device_hours"], places=6)
+        self.assertTrue(rows[0]["pareto"])
 
     def test_fixed_axes_and_training(self):
-        text = self.call("plan", *SMALL, "--fix", "tp=2,pp=2", "--exclude", "zero=3", "--tokens", "1B", "--deadline", "1d")
+        text = self.call("plan", *SMALL, "--fix", "tp=2,pp=2", "--exclude", "zero=3", "--tokens", "1B", "--deadline", "1d",
+                         "--stragglers", "5%", "--max-memory", "90%")
         self.assertIn("best      tp 2, pp 2, dp 2", text)
         self.assertIn("1,000,000,000 tokens: 30,518 steps", text)
         self.assertIn("--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", text)
         self.assertIn("deadline  1 days: met", text)
+        self.assertIn("stragglers make each step 5% longer", text)
 
     def test_scaling_curve(self):
-        text = self.call("plan", *SMALL[:2], "--gpus", "1..4", *SMALL[4:], "--top", "1")
-        self.assertIn("scaling at a fixed global batch", text)
+        text = self.call("plan", *SMALL[:2], "--gpus", "1..4", *SMALL[4:], "--top", "1", "--tokens", "1B", "--price", "2",
+                         "--objective", "cost")
+        self.assertIn("scaling of gpt2-medium at a fixed global batch of 32", text)
+        self.assertIn("bend      ", text)
+        self.assertIn("USD", text)
+
+    def test_explains(self):
+        text = self.call("plan", *SMALL, "--top", "2", "--what-if", "--pareto", "--fix", "micro-batch=4")
+        for words in ("next      ", "plain     data parallelism alone wins", "front of time, memory and cost", "on b200",
+                      "twice the memory bandwidth", "half the micro-batch"):
+            self.assertIn(words, text)
+
+    def test_fewest_devices(self):
+        fast = ["--model", "gpt2-medium", "--layers", "8", "--seq", "1024", "--global-batch", "32", "--system", "h100-sxm",
+                "--fix", "micro-batch=1|2|4"]
+        text = self.call("plan", *fast, "--objective", "gpus", "--tokens", "10B", "--deadline", "12h", "--gpus", "1..64", "--top", "1")
+        self.assertIn("fewest devices with the run over within 0.5 days", text)
+        self.assertIn("deadline  0.5 days: met", text)
+        none = self.call("plan", *fast, "--objective", "gpus", "--tokens", "10T", "--deadline", "1d", "--gpus", "8", "--top", "1", expect=1)
+        self.assertIn("none of these counts is enough", none)
 
     def test_nothing_fits(self):
-        text = self.call("plan", "--model", "llama3.1-405b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "8",
-                         "--seq", "4096", "--fix", "micro-batch=1", expect=1)
+        big = ["--model", "llama3.1-405b", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "8", "--seq", "4096"]
+        text = self.call("plan", *big, "--fix", "micro-batch=1", expect=1)
         self.assertIn("nothing fits", text)
-        self.assertIn("change    at least", text)
+        self.assertIn("change    fits on 128 devices", text)
+        (row,) = json.loads(self.call("plan", *big, "--fix", "micro-batch=1", "--json", expect=1))
+        self.assertEqual(row["outcome"], "failed")
+        self.assertIn("out of memory", row["reason"])
+        # A block of 7.9e9 parameters takes 18 bytes each.
+        text = self.call("plan", "--model", "megatron-1t", "--layers", "2", "--system", "h100-sxm", "--gpus", "2", "--global-batch", "2",
+                         "--seq", "2048", "--fix", "tp=1,zero=0", expect=1)
+        self.assertIn("layer     one layer of 7,864,665,600 parameters", text)
+        self.assertIn("at least tp 2", text)
+        self.assertIn("change    fits without --fix tp=1", text)
+
+    def test_serving(self):
+        rows = json.loads(self.call("plan", *SERVE, "--gpus", "4", "--ttft", "500ms", "--tpot", "20ms", "--top", "1", "--json"))
+        self.assertEqual([row["phase"] for row in rows], ["prefill", "decode"])
+        self.assertLessEqual(rows[0]["ttft_ms"], 500)
+        self.assertLessEqual(rows[1]["tpot_ms"], 20)
+        for row in rows:
+            (again,) = json.loads(self.call(*shlex.split(row["command"])[1:], "--json"))
+            self.assertAlmostEqual(again["step_ms_p50"], row["step_ms_p50"], delta=1e-9 * again["step_ms_p50"])
+        text = self.call("plan", *SERVE, "--gpus", "4", "--objective", "latency", "--global-batch", "8")
+        self.assertIn("; by latency", text)
+        text = self.call("plan", *SERVE, "--objective", "gpus", "--tpot", "2ms", "--gpus", "1..8", "--global-batch", "8", "--price", "2")
+        self.assertIn("fewest devices with tpot 2 ms", text)
+        text = self.call("plan", *SERVE, "--gpus", "2", "--ttft", "0.01ms", expect=1)
+        self.assertIn("too slow", text)
 
     def test_wrong_input(self):
         for words in (["--gpus", "0"], ["--gpus", "8..4"], ["--fix", "tp=zero"], ["--fix", "heads=1"], ["--tokens", "-1"],
-                      ["--tokens", "1Q"], ["--deadline", "3d"], ["--system", "h101"], ["--fix", "tp=3"], ["--max-memory", "no"]):
-            result = self.refused("plan", *SMALL, *words)
-            self.assertIn(words[0].strip("-") if words[0] != "--fix" else "-", result)
+                      ["--tokens", "1Q"], ["--deadline", "3d"], ["--system", "h101"], ["--max-memory", "no"], ["--max-memory", "101%"],
+                      ["--objective", "speed"], ["--objective", "cost"], ["--ttft", "5h"], ["--price", "free"], ["--context", "9"],
+                      ["--stragglers", "x"], ["--mtbf-hours", "0"]):
+            # SMALL gives some of these flags already: the words replace them.
+            rest = [w for i, w in enumerate(SMALL) if w != words[0] and SMALL[i - 1] != words[0]]
+            self.assertIn(words[0].strip("-") if words[0] != "--fix" else "-", self.refused("plan", *rest, *words))
+
+    def test_impossible_demands_are_named(self):
+        self.assertIn("--fix tp=3: leaves no legal cut", self.refused("plan", *SMALL, "--fix", "pp=2,tp=3"))
+        self.assertIn("--fix tp=8 and --fix pp=8: together", self.refused("plan", *SMALL, "--fix", "tp=8,pp=8"))
+        self.assertIn("--exclude: tp=1|2|4|8|16: leaves no value", self.refused("plan", *SMALL, "--exclude", "tp=1|2|4|8|16"))
+        self.assertIn("--fix: zero=1: serving", self.refused("plan", *SERVE, "--gpus", "2", "--ttft", "1s", "--fix", "zero=1"))
+        self.assertIn("--objective: 'step-time'", self.refused("plan", *SERVE, "--gpus", "2", "--ttft", "1s", "--objective", "step-time"))
+        self.assertIn("--model", self.refused("plan", "--model", "yolo26n", "--system", "h100-sxm", "--gpus", "2", "--tpot", "1s"))
 
 
 if __name__ == "__main__":

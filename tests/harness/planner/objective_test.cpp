@@ -1,0 +1,188 @@
+#include "harness/planner/objective.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "harness/planner/demands.hpp"
+#include "harness/planner/device_search.hpp"
+#include "harness/planner/explain.hpp"
+#include "harness/planner/what_if.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+Experiment base_of(std::string const& model, std::int64_t layers, std::int64_t seq, std::int64_t batch) {
+  Experiment e;
+  e.model_name = model;
+  e.layers = layers;
+  e.seq = seq;
+  e.global_batch = batch;
+  e.precision = Dtype::bf16;
+  Experiment whole = e;
+  resolve(whole);
+  e.model = whole.model;
+  return e;
+}
+
+CostModel h100() { return {load_system("h100-sxm"), load_stack("ours")}; }
+
+TEST(Objective, NamesAreReadBack) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Objective::size_); ++i)
+    EXPECT_EQ(parse_objective(to_string(static_cast<Objective>(i))), static_cast<Objective>(i));
+  EXPECT_THROW(static_cast<void>(parse_objective("speed")), InputError);
+}
+
+TEST(ParetoFront, KeepsWhatNothingBeats) {
+  std::vector<PlanScore> const points{{1, 9, 5}, {2, 8, 5}, {2, 9, 4}, {3, 8, 5}, {1, 9, 5}, {9, 9, 1}};
+  EXPECT_EQ(pareto_front(points), (std::vector<bool>{true, true, true, false, true, true}));
+}
+
+// The kept front equals the one found by comparing every pair, over points with many equal values.
+TEST(ScreenedFront, EqualsComparingEveryPair) {
+  std::mt19937 random(7);
+  std::uniform_int_distribution<int> value(1, 30);
+  ScreenedFront front;
+  std::vector<PlanScore> all;
+  for (int i = 0; i < 400; ++i) {
+    PlanCost const cost{.step_ms = static_cast<double>(value(random)), .memory_bytes = static_cast<double>(value(random))};
+    front.add({}, cost);
+    all.push_back({cost.step_ms, cost.memory_bytes, cost.step_ms});
+    std::set<std::pair<double, double>> expected, found;
+    std::vector<bool> const kept = pareto_front(all);
+    for (std::size_t k = 0; k < all.size(); ++k)
+      if (kept[k]) expected.emplace(all[k].time_ms, all[k].memory_bytes);
+    for (ScreenedPoint const& p : front.points()) found.emplace(p.cost.step_ms, p.cost.memory_bytes);
+    ASSERT_EQ(found, expected);
+  }
+}
+
+TEST(FewestDevices, IsTheFirstThatMeetsOverEighths) {
+  for (std::int64_t const needed : {1, 3, 64, 65, 100, 127, 128, 129, 1000}) {
+    auto const attempt = [&](std::int64_t n) {
+      double const days = 10.0 * static_cast<double>(needed) / static_cast<double>(n);
+      return DeviceTrial{.devices = n, .possible = true, .meets = days <= 10, .time = days};
+    };
+    DeviceSearch const search = fewest_devices(1, 4096, 10, attempt);
+    ASSERT_GT(search.devices, 0);
+    EXPECT_GE(search.devices, needed);
+    // Between two powers of two the step is an eighth of the lower one.
+    EXPECT_LT(static_cast<double>(search.devices - needed), std::max(1.0, static_cast<double>(needed) / 8.0)) << needed;
+  }
+}
+
+TEST(FewestDevices, NoneIsEnough) {
+  auto const attempt = [](std::int64_t n) { return DeviceTrial{.devices = n, .possible = true, .meets = false, .time = 1}; };
+  DeviceSearch const search = fewest_devices(4, 100, 0.5, attempt);
+  EXPECT_EQ(search.devices, 0);
+  EXPECT_EQ(search.trials.back().devices, 100);
+}
+
+TEST(Bend, IsTheLastThatStillPays) {
+  std::vector<std::int64_t> const devices{1, 2, 4, 8};
+  EXPECT_EQ(bend_of(devices, {80, 40, 20, 10}), 3u);
+  EXPECT_EQ(bend_of(devices, {80, 40, 24, 16}), 2u);  // 40/24 = 1.67 pays, 24/16 = 1.5 does not
+  EXPECT_EQ(bend_of(devices, {80, 60, 30, 15}), 0u);
+}
+
+TEST(Demands, TheOneThatLeavesNothingIsNamed) {
+  Experiment const base = base_of("gpt2", 4, 128, 8);
+  auto const message = [&](PlanDemands const& demands) -> std::string {
+    try {
+      require_legal_point(request_for(base, 8, demands), demands);
+    } catch (InputError const& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(message({.fix = {"tp=2"}, .exclude = {}}), "");
+  EXPECT_NE(message({.fix = {"pp=2", "tp=3"}, .exclude = {}}).find("--fix tp=3: leaves no legal cut"), std::string::npos);
+  std::string const both = message({.fix = {"tp=4"}, .exclude = {"pp=1|2"}});
+  EXPECT_NE(both.find("--fix tp=4 and --exclude pp=1|2: together"), std::string::npos) << both;
+}
+
+// Every candidate's closed-form memory is at least that of the one found among the frugal ones.
+TEST(Explain, SmallestInMemoryIsTheSmallest) {
+  CostModel const model = h100();
+  PlanRequest const request = request_for(base_of("gpt2-xl", 8, 1024, 16), 8, {});
+  SmallCandidate const smallest = smallest_in_memory(request, model).front();
+  PlanCoster coster(request, model);
+  for_each_candidate(request, [&](Candidate const& c) {
+    PlanCost const* const cost = coster.cost(c);
+    if (!cost) return;
+    EXPECT_GE(cost->memory_bytes, 0.97 * smallest.needed_bytes);
+  });
+}
+
+// A block of Megatron's 1T has 12 h^2 + 13 h parameters (h 25,600) of 18 bytes each: 142 GB of states alone.
+TEST(Explain, ALayerThatOutgrowsADeviceIsNamedWithItsTp) {
+  PlanRequest const request = request_for(base_of("megatron-1t", 4, 2048, 8), 8, {});
+  std::vector<OversizedLayer> const found = oversized_layers(request, h100(), 80e9);
+  ASSERT_EQ(found.size(), 1u);
+  double const h = 25600;
+  EXPECT_NEAR(found[0].parameters, 12 * h * h + 13 * h, 1e-4 * found[0].parameters);
+  EXPECT_GT(found[0].bytes, 18 * found[0].parameters);
+  EXPECT_EQ(found[0].tp, 2);
+  EXPECT_LE(found[0].bytes_with_tp, 80e9);
+  EXPECT_TRUE(oversized_layers(request_for(base_of("gpt2", 4, 1024, 8), 8, {}), h100(), 80e9).empty());
+}
+
+TEST(Explain, DifferencesAddUpToTheTimeLost) {
+  CostModel const model = h100();
+  PlanRequest const request = request_for(base_of("gpt2-xl", 8, 1024, 32), 8, {});
+  Candidate const plain{.dp = 8}, piped{.pp = 4, .dp = 2};
+  PlannedPoint const a = look_closer(request, model, plain), b = look_closer(request, model, piped);
+  double sum = 0;
+  for (StepPart const& d : part_differences(a.prediction, b.prediction)) sum += d.ms;
+  EXPECT_NEAR(sum, b.step_ms - a.step_ms, 0.01 * a.step_ms);
+  double whole = 0;
+  for (StepPart const& part : step_parts(b.prediction)) whole += part.ms;
+  EXPECT_NEAR(whole, b.step_ms, 1e-6 * b.step_ms);
+}
+
+// GPT-2 in data parallelism alone beats every cut of the model, and the plan says by how much.
+TEST(PlanFor, PlainDataParallelismIsComparedWithTheFastestModelCut) {
+  PlanRequest const request = request_for(base_of("gpt2", 12, 1024, 64), 8, {.fix = {"micro-batch=8"}, .exclude = {}});
+  ObjectivePlan const plan = plan_for(request, h100(), {.top = 2}, Objective::step_time, true);
+  ASSERT_FALSE(plan.result.best.empty());
+  ASSERT_TRUE(plan.fastest_model_cut);
+  Candidate const& cut = plan.fastest_model_cut->candidate;
+  EXPECT_GT(cut.tp * cut.pp, 1);
+  EXPECT_GT(plan.fastest_model_cut->step_ms, plan.result.best.front().step_ms);
+  ASSERT_GE(plan.front.size(), 2u);
+  for (std::size_t i = 1; i < plan.front.size(); ++i) {
+    EXPECT_GE(plan.front[i].step_ms, plan.front[i - 1].step_ms);
+    EXPECT_LT(plan.front[i].memory.needed_bytes, plan.front[i - 1].memory.needed_bytes);
+  }
+}
+
+TEST(PlanFor, MemoryObjectiveNeedsLessThanTheFastest) {
+  PlanRequest const request = request_for(base_of("gpt2-xl", 8, 1024, 32), 8, {});
+  CostModel const model = h100();
+  ObjectivePlan const fast = plan_for(request, model, {.top = 2}, Objective::step_time, false);
+  ObjectivePlan const small = plan_for(request, model, {.top = 3}, Objective::memory, false);
+  ASSERT_FALSE(small.result.best.empty());
+  EXPECT_LT(small.result.best.front().memory.needed_bytes, fast.result.best.front().memory.needed_bytes);
+  for (std::size_t i = 1; i < small.result.best.size(); ++i)
+    EXPECT_GE(small.result.best[i].memory.needed_bytes, small.result.best[i - 1].memory.needed_bytes);
+}
+
+// A05: what a faster network would bring is counted, and never negative.
+TEST(WhatIf, TwiceTheBandwidthHelpsACutThatCommunicates) {
+  CostModel const model = h100();
+  PlanRequest const request =
+      request_for(base_of("llama3.1-8b", 2, 1024, 4), 16, {.fix = {"tp=16", "micro-batch=4"}, .exclude = {}});
+  PlanResult const result = plan(request, model, {.top = 1});
+  ASSERT_FALSE(result.best.empty());
+  std::vector<WhatIf> const ifs = hardware_what_ifs(request, model, result.best.front(), {});
+  ASSERT_EQ(ifs.size(), 6u);  // two network levels, both, memory bandwidth, memory, the next device
+  EXPECT_LT(ifs[2].same_cut_ms, result.best.front().step_ms);
+  EXPECT_EQ(ifs[5].change, "on b200");
+  for (WhatIf const& w : ifs) EXPECT_LE(w.same_cut_ms, result.best.front().step_ms * (1 + 1e-9)) << w.change;
+  EXPECT_EQ(next_system("tpu-v5p"), "");
+}
+
+}  // namespace
+}  // namespace shardbench
