@@ -8,7 +8,7 @@ namespace shardbench {
 std::span<Column<ReportRow> const> configuration_columns();
 /// Groups time, rate, memory, traffic and truth.
 std::span<Column<ReportRow> const> result_columns();
-/// What came later: the rest of the cut.
+/// What came later: the rest of the cut, and group plan.
 std::span<Column<ReportRow> const> later_columns();
 
 }  // namespace shardbench

@@ -1,4 +1,4 @@
-// Columns that came after the others, so that readers by position still find those: the rest of what a sweep can vary.
+// Columns that came after the others, so that readers by position still find those: the rest of the cut, and what a plan adds.
 #include "harness/report/cell_text.hpp"
 #include "harness/report/column_groups.hpp"
 
