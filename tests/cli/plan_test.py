@@ -68,9 +68,9 @@ class Plan(CliTest):
         self.assertEqual(row["outcome"], "failed")
         self.assertIn("out of memory", row["reason"])
         # A block of 7.9e9 parameters takes 18 bytes each.
-        text = self.call("plan", "--model", "megatron-1t", "--layers", "2", "--system", "h100-sxm", "--gpus", "2", "--global-batch", "2",
+        text = self.call("plan", "--model", "megatron-1t", "--layers", "2", "--system", "h100-sxm", "--gpus", "8", "--global-batch", "8",
                          "--seq", "2048", "--fix", "tp=1,zero=0", expect=1)
-        self.assertIn("layer     one layer of 7,864,665,600 parameters", text)
+        self.assertIn("layer     one layer of 7,864,652,800 parameters", text)
         self.assertIn("at least tp 2", text)
         self.assertIn("change    fits without --fix tp=1", text)
 
