@@ -29,10 +29,9 @@ void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay cons
 
 StepTotals total_step(Experiment const& e) {
   StepTotals totals;
-  std::vector<std::int64_t> const ranks = representative_ranks(e);
-  double const share = 1 / static_cast<double>(ranks.size());
-  for (std::int64_t const rank : ranks) {
-    StepProgram const program = lower(e, rank);
+  std::vector<StepProgram> const programs = lower_stages(e);
+  double const share = 1 / static_cast<double>(programs.size());
+  for (StepProgram const& program : programs) {
     Replay const replay(program);
     StepCount const count = count_step(program, replay);
     totals.model_flops += share * count.model_flops;

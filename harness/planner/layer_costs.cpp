@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/planner/worker_threads.hpp"
 #include "harness/program/lower.hpp"
 #include "harness/program/memory_plan.hpp"
 #include "harness/simulate/stack_program.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 /// One program, timed and sized.
 struct Probe {
-  double forward_ms = 0, gradients_ms = 0, step_ms = 0, weight_ms = 0;
+  double forward_ms = 0, gradients_ms = 0, step_ms = 0, weight_ms = 0, embedding_ms = 0;
   double activation_bytes = 0, parameters = 0, expert_parameters = 0;
   double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
 };
@@ -56,16 +57,6 @@ Experiment probe_experiment(PlanRequest const& request, LayerKey const& k, std::
   return e;
 }
 
-/// Time of a program cut off before the first action of kinds that `keep` refuses.
-template <typename Keep>
-double play(StepProgram program, CostModel const& model, Keep keep) {
-  std::erase_if(program.actions, [&](Action const& a) { return !keep(a.kind); });
-  // Data-parallel reductions belong to the whole step, not to a layer.
-  for (Segment& segment : program.segments)
-    std::erase_if(segment.ops, [&](Op const& op) { return op.stream == StreamId::dp; });
-  return simulate({program}, model, {.record_spans = false}).step_ms;
-}
-
 double weight_gradient_ms(StepProgram const& program, CostModel const& model) {
   double sum = 0;
   for (Segment const& segment : program.segments) {
@@ -77,22 +68,47 @@ double weight_gradient_ms(StepProgram const& program, CostModel const& model) {
   return sum;
 }
 
+/// Time of the ops before the first layer: the embedding, which shares what surrounds the layers with the head.
+double time_before_layers(StepProgram const& program, CostModel const& model) {
+  double ms = 0;
+  for (Op const& op : program.segment_of(ActionKind::forward, 0)->ops) {
+    if (op.layer >= 0) break;
+    ms += op.stream == StreamId::compute ? model.compute_ms(program, op, false) : model.collective_ms(program, op);
+  }
+  return ms;
+}
+
+/// Plays forward, backward and optimizer of the one microbatch.
+void play(Probe& r, std::vector<StepProgram> const& programs, CostModel const& model) {
+  Replay const replay(programs[0]);
+  std::vector<Run> const& runs = replay.runs();
+  auto const forward = std::ranges::find(runs, ActionKind::forward, &Run::kind);
+  SimulationResult const result = simulate(programs, model, {.record_spans = false, .record_runs = true});
+  std::vector<double> const& ends = result.stages[0].run_end_ms;
+  r.forward_ms = ends[static_cast<std::size_t>(forward - runs.begin())];
+  r.gradients_ms = ends[replay.optimizer_begin() - 1];
+  r.step_ms = result.step_ms;
+}
+
 Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& key, std::int64_t layers,
             bool experts, Scope scope) {
-  StepProgram const program =
-      with_stack(lower(probe_experiment(request, key, layers, experts, scope), 0), model.stack());
+  std::vector<StepProgram> programs;
+  programs.push_back(with_stack(lower(probe_experiment(request, key, layers, experts, scope), 0), model.stack()));
+  StepProgram& program = programs[0];
   Probe r;
-  r.forward_ms = play(program, model, [](ActionKind kind) { return kind == ActionKind::forward; });
-  r.gradients_ms = play(program, model, [](ActionKind kind) { return kind != ActionKind::optimizer; });
-  r.step_ms = play(program, model, [](ActionKind) { return true; });
+  if (scope == Scope::model) r.embedding_ms = time_before_layers(program, model);
   r.weight_ms = weight_gradient_ms(program, model);
-  MemoryPlan const plan = plan_memory(program, Replay(program));
+  MemoryPlan const plan = plan_sizes(program, Replay(program));
   r.activation_bytes = static_cast<double>(plan.activation_peak_bytes);
   r.parameter_bytes = static_cast<double>(plan.parameter_bytes);
   r.gradient_bytes = static_cast<double>(plan.gradient_bytes);
   r.optimizer_bytes = static_cast<double>(plan.optimizer_bytes);
   for (Parameter const& p : program.parameters)
     (p.expert ? r.expert_parameters : r.parameters) += static_cast<double>(p.elements());
+  // Data-parallel reductions belong to the whole step, not to a layer.
+  for (Segment& segment : program.segments)
+    std::erase_if(segment.ops, [](Op const& op) { return op.stream == StreamId::dp; });
+  play(r, programs, model);
   return r;
 }
 
@@ -105,21 +121,6 @@ PieceCost difference(Probe const& more, Probe const& less) {
   c.parameters = more.parameters - less.parameters;
   c.expert_parameters = more.expert_parameters - less.expert_parameters;
   return c;
-}
-
-/// Time of the ops before the first layer: the embedding, which shares what surrounds the layers with the head.
-double embedding_share(PlanRequest const& request, CostModel const& model, LayerKey const& key, bool experts,
-                       double outside_ms) {
-  StepProgram const program =
-      with_stack(lower(probe_experiment(request, key, 1, experts, Scope::model), 0), model.stack());
-  double ms = 0;
-  Segment const* const forward = program.segment_of(ActionKind::forward, 0);
-  for (Op const& op : forward->ops) {
-    if (op.layer >= 0) break;
-    ms += op.stream == StreamId::compute ? model.compute_ms(program, op, false)
-                                         : model.collective_ms(program, op);
-  }
-  return outside_ms > 0 ? std::min(1.0, ms / outside_ms) : 0;
 }
 
 void split_outside(LayerCosts& costs, PieceCost const& outside, double share, double embedding_parameters) {
@@ -150,8 +151,8 @@ LayerCosts measure_costs(PlanRequest const& request, CostModel const& model, Lay
   PieceCost const outside = difference(whole, one);
   double const table = static_cast<double>(padded_vocab(m.vocab, key.tp) / key.tp * m.hidden) +
                        (m.position == PositionKind::learned ? static_cast<double>(m.max_positions * m.hidden) : 0);
-  split_outside(costs, outside, embedding_share(request, model, key, experts, outside.forward_ms),
-                std::min(table, outside.parameters));
+  double const share = outside.forward_ms > 0 ? std::min(1.0, whole.embedding_ms / outside.forward_ms) : 0;
+  split_outside(costs, outside, share, std::min(table, outside.parameters));
   costs.head_working_bytes = std::max(0.0, outside.activation_bytes);
   double const elements = whole.parameters + whole.expert_parameters;
   costs.optimizer_ms_per_parameter = (whole.step_ms - whole.gradients_ms) / elements;
@@ -173,17 +174,33 @@ std::vector<std::int64_t> layers_by_kind(ModelConfig const& m, std::int64_t firs
   return counts;
 }
 
+namespace {
+
+LayerCosts costs_or_problem(PlanRequest const& request, CostModel const& model, LayerKey const& key) {
+  try {
+    return measure_costs(request, model, key);
+  } catch (IllegalConfig const& refusal) {
+    LayerCosts costs;
+    costs.problem = refusal.what();
+    return costs;
+  }
+}
+
+}  // namespace
+
+void LayerCostTable::prepare(std::vector<LayerKey> const& keys) {
+  std::vector<LayerCosts> found(keys.size());
+  // A cost model remembers what it computed, so each thread has its own; the results do not depend on who made them.
+  for_each_of(keys.size(), [&](std::size_t i, CostModel const& model) {
+    found[i] = costs_or_problem(request_, model, keys[i]);
+  }, model_);
+  for (std::size_t i = 0; i < keys.size(); ++i) costs_.try_emplace(keys[i], std::move(found[i]));
+}
+
 LayerCosts const& LayerCostTable::of(LayerKey const& key) {
   auto const found = costs_.find(key);
   if (found != costs_.end()) return found->second;
-  LayerCosts costs;
-  try {
-    costs = measure_costs(request_, model_, key);
-  } catch (IllegalConfig const& refusal) {
-    costs = {};
-    costs.problem = refusal.what();
-  }
-  return costs_.emplace(key, std::move(costs)).first->second;
+  return costs_.emplace(key, costs_or_problem(request_, model_, key)).first->second;
 }
 
 }  // namespace shardbench

@@ -36,6 +36,8 @@ struct LayerCosts {
 class LayerCostTable {
  public:
   LayerCostTable(PlanRequest const& request, CostModel const& model) : request_(request), model_(model) {}
+  /// Computes the costs of these keys on all cores, to have them at hand.
+  void prepare(std::vector<LayerKey> const& keys);
   LayerCosts const& of(LayerKey const& key);
   std::size_t size() const { return costs_.size(); }
 

@@ -65,6 +65,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   PlanResult result;
   std::string problem;
   PlanCoster coster(request, model);
+  coster.prepare();
   double const allowed = allowed_bytes(model, options);
   Fastest fastest(spare_factor * std::max(options.top, options.simulated));
   result.space = for_each_candidate(request, [&](Candidate const& c) {

@@ -32,6 +32,14 @@ double in_flight(Candidate const& c, std::size_t stage, double microbatches) {
 PlanCoster::PlanCoster(PlanRequest const& request, CostModel const& model)
     : request_(request), model_(model), table_(request, model) {}
 
+void PlanCoster::prepare() {
+  std::vector<LayerKey> keys;
+  for_each_candidate(request_, [&](Candidate const& c) {
+    if (LayerKey const key = layer_key(c); keys.empty() || keys.back() != key) keys.push_back(key);
+  });
+  table_.prepare(keys);
+}
+
 PlanCost const* PlanCoster::cost(Candidate const& c) {
   LayerKey const key = layer_key(c);
   if (!layer_ || key != key_) {

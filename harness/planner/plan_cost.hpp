@@ -24,6 +24,8 @@ struct PlanCost {
 class PlanCoster {
  public:
   PlanCoster(PlanRequest const& request, CostModel const& model);
+  /// Computes what candidates of the request's space will need, on all cores.
+  void prepare();
   /// The cost, or nullptr when the candidate has no program.
   PlanCost const* cost(Candidate const& candidate);
   /// Why the last candidate without a program has none.

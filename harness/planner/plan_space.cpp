@@ -187,8 +187,7 @@ bool splits_backward(ScheduleKind kind) {
 }
 
 LayerKey layer_key(Candidate const& c) {
-  return {c.tp, c.cp, c.ep, c.etp, c.micro_batch, c.sequence_parallel, c.tp_overlap, c.recompute,
-          splits_backward(c.schedule)};
+  return {c.tp, c.cp, c.ep, c.etp, c.micro_batch, c.sequence_parallel, c.tp_overlap, c.recompute};
 }
 
 PlanAxes default_axes(Experiment const& base, std::int64_t devices) {

@@ -67,7 +67,6 @@ struct LayerKey {
   std::int32_t tp = 1, cp = 1, ep = 1, etp = 1, micro_batch = 1;
   bool sequence_parallel = false, tp_overlap = false;
   Recompute recompute = Recompute::none;
-  bool splits_backward = false;
   auto operator<=>(LayerKey const&) const = default;
 };
 LayerKey layer_key(Candidate const& candidate);

@@ -33,13 +33,9 @@ void add_weight_bucket(StepProgram& p, GraphBuilder& b, std::int32_t chunk, std:
   p.buckets.push_back(std::move(bucket));
 }
 
-void order_inference(StepProgram& p, GraphBuilder& b, PhaseKind phase) {
+void order_inference(StepProgram& p, GraphBuilder& b, PhaseKind phase, std::vector<Action> const& order) {
   auto const stages = p.degree[static_cast<std::size_t>(Axis::pp)];
-  PipelineSchedule forward = p.schedule;
-  for (auto& actions : forward.order)
-    std::erase_if(actions, [](Action const& a) { return a.kind != ActionKind::forward; });
-  add_transfers(forward);
-  p.actions = forward.order[static_cast<std::size_t>(p.stage)];
+  p.actions = order;
   bool const first = p.stage == 0, last = p.stage + 1 == stages;
   if (phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.next_ids == no_tensor) return;
   b.begin_chunk(all_chunks);

@@ -15,6 +15,7 @@
 #include "harness/program/recompute.hpp"
 #include "harness/program/routing_load.hpp"
 #include "harness/program/shard_actions.hpp"
+#include "harness/program/stage_order.hpp"
 #include "harness/sharding/device_mesh.hpp"
 #include "kernels/core/error.hpp"
 
@@ -75,9 +76,10 @@ void refuse_what_has_no_lowering(Experiment const& e) {
 /// Builds one rank's program step by step.
 class Lowering {
  public:
-  Lowering(Experiment const& e, std::int64_t rank)
-      : e_(e), mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
-    refuse_what_has_no_lowering(e);
+  Lowering(Experiment const& e, PipelineSchedule const& schedule, std::int64_t rank)
+      : e_(e),
+        schedule_(schedule),
+        mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
     place(rank);
     strategy_ = strategy_of(e.model, e.parallel);
     std::map<std::string, std::int32_t> ids;
@@ -88,15 +90,12 @@ class Lowering {
   }
 
   StepProgram lower() {
-    bool const pipelined = (e_.parallel.pp > 1 || e_.parallel.vpp > 1) && !p_.inference;
-    p_.schedule = make_schedule(pipelined ? e_.parallel.schedule : ScheduleKind::gpipe, e_.parallel.pp, e_.parallel.vpp,
-                                p_.microbatches);
-    if (p_.schedule.stages == 1 && p_.schedule.chunks == 1) order_one_stage(p_.schedule);
+    p_.schedule = {schedule_.kind, schedule_.stages, schedule_.chunks, schedule_.microbatches, {}};
     add_inputs();
     make_chunks();
     for (std::size_t c = 0; c < p_.chunks.size(); ++c) build_chunk_segments(static_cast<std::int32_t>(c));
     if (p_.inference) {
-      order_inference(p_, *builder_, e_.phase);
+      order_inference(p_, *builder_, e_.phase, mine());
       return std::move(p_);
     }
     add_optimizer();
@@ -106,6 +105,7 @@ class Lowering {
 
  private:
   bool fully_sharded() const { return weights_are_sharded(e_); }
+  std::vector<Action> const& mine() const { return schedule_.order[static_cast<std::size_t>(p_.stage)]; }
 
   void place(std::int64_t rank) {
     ParallelConfig const& c = e_.parallel;
@@ -136,16 +136,6 @@ class Lowering {
     p_.vocab = e_.model.outputs();
     // A tower's features are no vocabulary: nothing is cut, nothing padded.
     p_.padded_vocab = e_.model.has_classifier() ? padded_vocab(p_.vocab, c.tp * c.streams) : p_.vocab;
-  }
-
-  /// Without a pipeline each microbatch's backward follows its forward, so one set of activations is alive.
-  static void order_one_stage(PipelineSchedule& s) {
-    auto& actions = s.order[0];
-    actions.clear();
-    for (std::int32_t m = 0; m < s.microbatches; ++m) {
-      actions.push_back({.kind = ActionKind::forward, .microbatch = m});
-      actions.push_back({.kind = ActionKind::backward, .microbatch = m});
-    }
   }
 
   TensorId buffer(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols, bool per_microbatch) {
@@ -312,7 +302,7 @@ class Lowering {
     if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
     add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
     p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
-    if (p_.schedule.splits_backward()) {
+    if (schedule_.splits_backward()) {
       defer_unread_communication(backward);
       Segment input{ActionKind::backward_input, index, {}}, weight{ActionKind::backward_weight, index, {}};
       for (Op const& op : backward) (op.part == BackwardPart::input ? input : weight).ops.push_back(op);
@@ -349,10 +339,7 @@ class Lowering {
   }
 
   void make_actions() {
-    PipelineSchedule with_transfers = p_.schedule;
-    add_transfers(with_transfers);
-    auto const& order = with_transfers.order[static_cast<std::size_t>(p_.stage)];
-    for (Action const& action : fully_sharded() ? without_pairs(order) : order) expand(action, p_.actions);
+    for (Action const& action : fully_sharded() ? without_pairs(mine()) : mine()) expand(action, p_.actions);
     keep_whole(p_.actions, e_.parallel.zero_keep);
     if (p_.segment_of(ActionKind::reduce, all_chunks))
       p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
@@ -360,6 +347,7 @@ class Lowering {
   }
 
   Experiment const& e_;
+  PipelineSchedule const& schedule_;
   DeviceMesh mesh_;
   StepProgram p_;
   Strategy strategy_;
@@ -370,6 +358,18 @@ class Lowering {
 
 }  // namespace
 
-StepProgram lower(Experiment const& experiment, std::int64_t rank) { return Lowering(experiment, rank).lower(); }
+StepProgram lower(Experiment const& experiment, std::int64_t rank) {
+  refuse_what_has_no_lowering(experiment);
+  return Lowering(experiment, ordered_stages(experiment), rank).lower();
+}
+
+std::vector<StepProgram> lower_stages(Experiment const& experiment) {
+  refuse_what_has_no_lowering(experiment);
+  PipelineSchedule const schedule = ordered_stages(experiment);
+  std::vector<StepProgram> programs;
+  for (std::int64_t const rank : representative_ranks(experiment))
+    programs.push_back(Lowering(experiment, schedule, rank).lower());
+  return programs;
+}
 
 }  // namespace shardbench

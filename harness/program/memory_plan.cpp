@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <queue>
 #include <span>
 
 #include "harness/program/lifetimes.hpp"
@@ -20,21 +20,19 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alig
 
 /// Gives instances to overlapping intervals: the lowest number that is free at the interval's start.
 std::int32_t colour(std::vector<RunInterval> const& intervals, std::vector<std::int32_t>& instance_of) {
-  std::vector<std::size_t> order(intervals.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return intervals[a].first < intervals[b].first; });
-  std::set<std::int32_t> free;
-  std::multimap<std::int64_t, std::int32_t> busy;  // last run -> instance
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < intervals.size(); ++i)
+    if (intervals[i].first >= 0) order.push_back(i);
+  std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(intervals[i].first, i); });
+  std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> free;
+  using Taken = std::pair<std::int64_t, std::int32_t>;  // last run, instance
+  std::priority_queue<Taken, std::vector<Taken>, std::greater<>> busy;
   std::int32_t count = 0;
   for (std::size_t const i : order) {
-    if (intervals[i].first < 0) continue;
-    while (!busy.empty() && busy.begin()->first < intervals[i].first) {
-      free.insert(busy.begin()->second);
-      busy.erase(busy.begin());
-    }
-    if (free.empty()) free.insert(count++);
-    instance_of[i] = *free.begin();
-    free.erase(free.begin());
+    while (!busy.empty() && busy.top().first < intervals[i].first) free.push(busy.top().second), busy.pop();
+    if (free.empty()) free.push(count++);
+    instance_of[i] = free.top();
+    free.pop();
     busy.emplace(intervals[i].last, instance_of[i]);
   }
   return std::max(count, 1);
@@ -50,6 +48,12 @@ class Planner {
     place_what_stays();
     place_temporaries();
     number_instances();
+    walk();
+    return std::move(plan_);
+  }
+
+  MemoryPlan sizes() {
+    place_what_stays();
     walk();
     return std::move(plan_);
   }
@@ -109,24 +113,21 @@ class Planner {
 
   void place_slots() {
     share_whole_units();
-    std::map<std::vector<std::int64_t>, std::pair<std::int32_t, std::vector<std::int32_t>>>
-        colourings;  // same lifetimes, same answer
-    for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
-      auto& place = plan_.places[id];
-      if (place.residence != Residence::slot || !is_root(id)) continue;
-      auto const& intervals = life_.intervals(static_cast<TensorId>(id));
-      if (shared_.contains(static_cast<TensorId>(id))) continue;
-      std::vector<std::int64_t> key;
-      for (auto const& i : intervals) key.push_back(i.first), key.push_back(i.last);
-      auto [it, fresh] = colourings.try_emplace(std::move(key));
-      if (fresh) {
-        it->second.second.assign(intervals.size(), 0);
-        it->second.first = colour(intervals, it->second.second);
+    std::vector<TensorId> slots;
+    for (Lifetimes::SlotClass const& alike : life_.slot_classes()) {
+      std::vector<std::int32_t> instance_of(alike.intervals.size(), 0);
+      std::int32_t const instances = colour(alike.intervals, instance_of);
+      for (TensorId const id : alike.tensors) {
+        if (shared_.contains(id)) continue;
+        auto& place = plan_.places[static_cast<std::size_t>(id)];
+        place.instances = instances;
+        place.instance_of = instance_of;
+        slots.push_back(id);
       }
-      place.instances = it->second.first;
-      place.instance_of = it->second.second;
-      reserve(place, p_.tensors[id].bytes());
     }
+    std::ranges::sort(slots);
+    for (TensorId const id : slots)
+      reserve(plan_.places[static_cast<std::size_t>(id)], p_.tensors[static_cast<std::size_t>(id)].bytes());
   }
 
   /// Gathered weights, and gradients before they are cut into shards, of units that are never whole at the same time take
@@ -259,6 +260,8 @@ MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) { retur
 MemoryPlan plan_instances(StepProgram const& program, Replay const& replay) {
   return Planner(program, replay).instances();
 }
+
+MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay) { return Planner(program, replay).sizes(); }
 
 std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
   Place const& place = places[static_cast<std::size_t>(id)];

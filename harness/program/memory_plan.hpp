@@ -49,6 +49,9 @@ MemoryPlan plan_memory(StepProgram const& program, Replay const& replay);
 /// liveness walk.
 MemoryPlan plan_instances(StepProgram const& program, Replay const& replay);
 
+/// The part of a plan that says how much: bytes by role, instances and the liveness walk, without places in the arena.
+MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay);
+
 /// The largest tensors alive at the peak, biggest first: name, bytes (all instances together).
 std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan,
                                                                   std::size_t count);

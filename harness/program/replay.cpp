@@ -1,6 +1,8 @@
 #include "harness/program/replay.hpp"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 
 #include "kernels/core/error.hpp"
 
@@ -13,6 +15,9 @@ StreamId pipeline_stream(ActionKind kind, Boundary boundary, std::int32_t direct
 
 namespace {
 
+constexpr std::size_t kinds = static_cast<std::size_t>(ActionKind::size_);
+constexpr std::size_t pipeline_streams = stream_count - static_cast<std::size_t>(StreamId::pipeline);
+
 bool sends_output(Action const& action, Action const& forward) {
   return action.kind == ActionKind::send && action.boundary == Boundary::activation && action.chunk == forward.chunk &&
          action.microbatch == forward.microbatch;
@@ -22,6 +27,8 @@ bool sends_output(Action const& action, Action const& forward) {
 
 Replay::Replay(StepProgram const& program) {
   transfers_.reserve(program.chunks.size() * 4);
+  transfer_at_.resize(program.chunks.size() * pipeline_streams, nullptr);
+  segment_at_.resize(kinds * (program.chunks.size() + 1), nullptr);
   runs_.reserve(program.actions.size());
   for (std::size_t i = 0; i < program.actions.size(); ++i) {
     Action const& a = program.actions[i];
@@ -55,7 +62,9 @@ void Replay::add_segment(StepProgram const& program, ActionKind kind, std::int32
   run.chunk = chunk;
   run.microbatch = microbatch;
   if (kind != ActionKind::free) {
-    run.segment = program.segment_of(kind, chunk);
+    auto& known = segment_at_[kinds * static_cast<std::size_t>(chunk + 1) + static_cast<std::size_t>(kind)];
+    if (!known) known = program.segment_of(kind, chunk);
+    run.segment = known;
     VALIDATE(run.segment, "program has no segment for an action of its schedule");
   }
   runs_.push_back(run);
@@ -67,9 +76,9 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
   TensorId const id =
       sends ? (activation ? chunk.output : chunk.input_gradient) : (activation ? chunk.input : chunk.output_gradient);
   StreamId const stream = pipeline_stream(a.kind, a.boundary, program.direction_of(a.chunk));
-  auto const same = [&](Op const& op) { return op.stream == stream && op.layer == a.chunk; };
-  auto it = std::ranges::find_if(transfers_, same);
-  if (it == transfers_.end()) {
+  Op const*& known = transfer_at_[pipeline_streams * static_cast<std::size_t>(a.chunk) +
+                                  static_cast<std::size_t>(stream) - static_cast<std::size_t>(StreamId::pipeline)];
+  if (!known) {
     Tensor const& t = program.tensors[static_cast<std::size_t>(id)];
     Op op;
     op.kind = sends ? OpKind::send : OpKind::receive;
@@ -84,39 +93,40 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
     op.label = -1;
     EXPECT(transfers_.size() < transfers_.capacity());
     transfers_.push_back(std::move(op));
-    it = transfers_.end() - 1;
+    known = &transfers_.back();
   }
   Run run;
   run.kind = a.kind;
   run.chunk = a.chunk;
   run.microbatch = a.microbatch;
-  run.transfer = &*it;
+  run.transfer = known;
   runs_.push_back(run);
 }
 
 void Replay::mark_first_and_last(StepProgram const& program) {
-  auto const has_part = [](ActionKind kind, int part) {
-    if (kind == ActionKind::backward) return true;
-    return kind == (part == 0 ? ActionKind::backward_input : ActionKind::backward_weight);
-  };
-  auto const mark = [&](auto const& chosen, int part) {
-    Run* last = nullptr;
-    for (Run& run : runs_) {
-      if (!chosen(run)) continue;
-      if (!last) run.first[part] = true;
-      last = &run;
+  // By chunk and group of kinds that count together.
+  enum Together { forwards, reductions, input_parts, weight_parts, together_count };
+  std::vector<std::array<Run*, together_count>> last(program.chunks.size());
+  auto const meet = [&](Run& run, Together group, std::initializer_list<int> parts) {
+    Run*& before = last[static_cast<std::size_t>(run.chunk)][group];
+    for (int const part : parts) {
+      if (before)
+        before->last[part] = false;
+      else
+        run.first[part] = true;
+      run.last[part] = true;
     }
-    if (last) last->last[part] = true;
+    before = &run;
   };
-  for (std::int32_t c = 0; c < static_cast<std::int32_t>(program.chunks.size()); ++c) {
-    for (int part = 0; part < 2; ++part) {
-      mark([&](Run const& r) { return r.chunk == c && r.segment && has_part(r.kind, part); }, part);
-      mark([&](Run const& r) { return r.chunk == c && r.kind == ActionKind::forward; }, part);
-      mark([&](Run const& r) { return r.chunk == c && r.kind == ActionKind::reduce; }, part);
-    }
+  for (Run& run : runs_) {
+    bool const whole = run.kind == ActionKind::backward;
+    if (run.kind == ActionKind::optimizer) run.first[0] = run.first[1] = run.last[0] = run.last[1] = true;
+    if (run.chunk < 0 || static_cast<std::size_t>(run.chunk) >= last.size() || !run.segment) continue;
+    if (run.kind == ActionKind::forward) meet(run, forwards, {0, 1});
+    if (run.kind == ActionKind::reduce) meet(run, reductions, {0, 1});
+    if (whole || run.kind == ActionKind::backward_input) meet(run, input_parts, {0});
+    if (whole || run.kind == ActionKind::backward_weight) meet(run, weight_parts, {1});
   }
-  for (Run& r : runs_)
-    if (r.kind == ActionKind::optimizer) r.first[0] = r.first[1] = r.last[0] = r.last[1] = true;
 }
 
 }  // namespace shardbench

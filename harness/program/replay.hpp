@@ -31,6 +31,8 @@ class Replay {
  public:
   explicit Replay(StepProgram const& program);
   std::vector<Run> const& runs() const { return runs_; }
+  /// The different transfers, which runs point to.
+  std::vector<Op> const& transfers() const { return transfers_; }
   /// Index of the first run of the optimizer (what comes before is forward, backward and reductions).
   std::size_t optimizer_begin() const { return optimizer_begin_; }
 
@@ -41,6 +43,8 @@ class Replay {
 
   std::vector<Run> runs_;
   std::vector<Op> transfers_;  ///< one per (chunk, kind, boundary), reserved so that pointers stay
+  std::vector<Op const*> transfer_at_;       ///< [chunk][pipeline stream] into transfers_
+  std::vector<Segment const*> segment_at_;   ///< [chunk + 1][action kind], as far as met
   std::size_t optimizer_begin_ = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
+#include <utility>
 
 namespace shardbench {
 namespace {
@@ -63,77 +65,87 @@ namespace {
 /// deferred weight gradient. The result is fixed data; real durations only change when things happen.
 class ZeroBubblePlayer {
  public:
-  ZeroBubblePlayer(PipelineSchedule& schedule, std::int32_t cap, std::vector<std::int32_t> patience,
-                   std::vector<std::int32_t> hurry)
-      : s_(schedule), cap_(cap), patience_(std::move(patience)), hurry_(std::move(hurry)) {
-    auto const places = static_cast<std::size_t>(s_.stages) * static_cast<std::size_t>(s_.chunks);
-    forward_done_.assign(places, std::vector<std::int32_t>(static_cast<std::size_t>(s_.microbatches), never));
-    input_done_ = forward_done_;
-    next_forward_.assign(places, 0);
-    next_input_.assign(places, 0);
-    deferred_.resize(static_cast<std::size_t>(s_.stages));
-    held_.assign(static_cast<std::size_t>(s_.stages), 0);
-    s_.order.assign(static_cast<std::size_t>(s_.stages), {});
+  ZeroBubblePlayer(PipelineSchedule& schedule, std::int32_t cap) : s_(schedule), cap_(cap) {
+    for (std::int32_t stage = 0; stage < s_.stages; ++stage)
+      for (std::int32_t chunk = 0; chunk < s_.chunks; ++chunk) {
+        ChunkPlace const place{stage, chunk};
+        auto const index = [&](std::optional<ChunkPlace> other) { return other ? at(*other) : nowhere; };
+        previous_.push_back(index(s_.previous(place))), next_.push_back(index(s_.next(place)));
+      }
   }
 
-  /// Returns the length of the game in parts.
-  std::int32_t play() {
+  /// Plays with a patience and a hurry for each stage until the game is over or `limit` parts long; returns its length.
+  /// Writes the order down when told to.
+  std::int32_t play(std::vector<std::int32_t> patience, std::vector<std::int32_t> hurry, std::int32_t limit,
+                    bool writes) {
+    patience_ = std::move(patience), hurry_ = std::move(hurry), writes_ = writes;
+    std::size_t const places = previous_.size(), stages = static_cast<std::size_t>(s_.stages);
+    forward_done_.assign(places * static_cast<std::size_t>(s_.microbatches), never);
+    input_done_ = forward_done_;
+    next_forward_.assign(places, 0), next_input_.assign(places, 0);
+    held_.assign(stages, 0), forwards_left_.assign(stages, s_.chunks * s_.microbatches);
+    deferred_.assign(stages, {});
+    if (writes_) s_.order.assign(stages, {});
     std::int64_t left = std::int64_t{3} * s_.stages * s_.chunks * s_.microbatches;
-    for (now_ = 0; left > 0; ++now_)
+    for (now_ = 0; left > 0 && now_ < limit; ++now_)
       for (std::int32_t stage = 0; stage < s_.stages; ++stage) left -= step(stage) ? 1 : 0;
     return now_;
   }
 
  private:
   static constexpr std::int32_t never = 1 << 30;
+  static constexpr std::int32_t nowhere = -1;
 
-  std::size_t at(ChunkPlace p) const { return static_cast<std::size_t>(p.stage * s_.chunks + p.chunk); }
+  /// Input gradients whose weight gradients wait: first in, first out.
+  struct Queue {
+    std::vector<std::pair<std::int32_t, std::int32_t>> entries;
+    std::size_t head = 0;
+    std::int32_t size() const { return static_cast<std::int32_t>(entries.size() - head); }
+  };
 
-  bool forward_ready(ChunkPlace place) const {
-    std::int32_t const m = next_forward_[at(place)];
-    if (m == s_.microbatches) return false;
-    auto const source = s_.previous(place);
-    return !source || forward_done_[at(*source)][static_cast<std::size_t>(m)] <= now_;
+  std::int32_t at(ChunkPlace p) const { return p.stage * s_.chunks + p.chunk; }
+  std::size_t cell(std::int32_t place, std::int32_t microbatch) const {
+    return static_cast<std::size_t>(place) * static_cast<std::size_t>(s_.microbatches) +
+           static_cast<std::size_t>(microbatch);
   }
 
-  bool input_ready(ChunkPlace place) const {
-    std::int32_t const m = next_input_[at(place)];
-    if (m == s_.microbatches || forward_done_[at(place)][static_cast<std::size_t>(m)] > now_) return false;
-    auto const source = s_.next(place);
-    return !source || input_done_[at(*source)][static_cast<std::size_t>(m)] <= now_;
+  bool forward_ready(std::int32_t place) const {
+    std::int32_t const m = next_forward_[static_cast<std::size_t>(place)];
+    if (m == s_.microbatches) return false;
+    std::int32_t const source = previous_[static_cast<std::size_t>(place)];
+    return source == nowhere || forward_done_[cell(source, m)] <= now_;
+  }
+
+  bool input_ready(std::int32_t place) const {
+    std::int32_t const m = next_input_[static_cast<std::size_t>(place)];
+    if (m == s_.microbatches || forward_done_[cell(place, m)] > now_) return false;
+    std::int32_t const source = next_[static_cast<std::size_t>(place)];
+    return source == nowhere || input_done_[cell(source, m)] <= now_;
   }
 
   /// A later chunk's forward frees activations sooner, so it goes first; but an earlier chunk must not fill the memory
   /// that the later chunk needs to reach its first backward.
-  bool forward_allowed(ChunkPlace place) const {
-    auto const stage = static_cast<std::size_t>(place.stage);
+  bool forward_allowed(std::int32_t stage, std::int32_t chunk) const {
     std::int32_t reserve = 0;
-    for (std::int32_t c = place.chunk + 1; c < s_.chunks; ++c)
-      reserve += next_forward_[at({place.stage, c})] < s_.microbatches ? 1 : 0;
-    return held_[stage] + reserve < cap_;
+    for (std::int32_t c = chunk + 1; c < s_.chunks; ++c)
+      reserve += next_forward_[static_cast<std::size_t>(at({stage, c}))] < s_.microbatches ? 1 : 0;
+    return held_[static_cast<std::size_t>(stage)] + reserve < cap_;
   }
 
   bool step(std::int32_t stage) {
     if (take_input(stage)) return true;
-    auto const waiting = static_cast<std::int32_t>(deferred_[static_cast<std::size_t>(stage)].size());
     auto const index = static_cast<std::size_t>(stage);
-    if (waiting > patience_[index] && forwards_left(stage) > hurry_[index]) return take_weight(stage);
+    if (deferred_[index].size() > patience_[index] && forwards_left_[index] > hurry_[index]) return take_weight(stage);
     return take_forward(stage) || take_weight(stage);
-  }
-
-  std::int32_t forwards_left(std::int32_t stage) const {
-    std::int32_t left = 0;
-    for (std::int32_t chunk = 0; chunk < s_.chunks; ++chunk)
-      left += s_.microbatches - next_forward_[at({stage, chunk})];
-    return left;
   }
 
   bool take_input(std::int32_t stage) {
     for (std::int32_t chunk = s_.chunks; chunk-- > 0;) {
-      if (!input_ready({stage, chunk})) continue;
-      std::int32_t const m = next_input_[at({stage, chunk})]++;
-      input_done_[at({stage, chunk})][static_cast<std::size_t>(m)] = now_ + 1;
-      deferred_[static_cast<std::size_t>(stage)].push_back({chunk, m});
+      std::int32_t const place = at({stage, chunk});
+      if (!input_ready(place)) continue;
+      std::int32_t const m = next_input_[static_cast<std::size_t>(place)]++;
+      input_done_[cell(place, m)] = now_ + 1;
+      deferred_[static_cast<std::size_t>(stage)].entries.emplace_back(chunk, m);
       add(stage, {.kind = ActionKind::backward_input, .chunk = chunk, .microbatch = m});
       return true;
     }
@@ -142,10 +154,11 @@ class ZeroBubblePlayer {
 
   bool take_forward(std::int32_t stage) {
     for (std::int32_t chunk = s_.chunks; chunk-- > 0;) {
-      if (!forward_ready({stage, chunk}) || !forward_allowed({stage, chunk})) continue;
-      std::int32_t const m = next_forward_[at({stage, chunk})]++;
-      forward_done_[at({stage, chunk})][static_cast<std::size_t>(m)] = now_ + 1;
-      ++held_[static_cast<std::size_t>(stage)];
+      std::int32_t const place = at({stage, chunk});
+      if (!forward_ready(place) || !forward_allowed(stage, chunk)) continue;
+      std::int32_t const m = next_forward_[static_cast<std::size_t>(place)]++;
+      forward_done_[cell(place, m)] = now_ + 1;
+      ++held_[static_cast<std::size_t>(stage)], --forwards_left_[static_cast<std::size_t>(stage)];
       add(stage, forward(chunk, m));
       return true;
     }
@@ -153,31 +166,32 @@ class ZeroBubblePlayer {
   }
 
   bool take_weight(std::int32_t stage) {
-    auto& waiting = deferred_[static_cast<std::size_t>(stage)];
-    if (waiting.empty()) return false;
-    auto const [chunk, m] = waiting.front();
-    waiting.pop_front();
+    Queue& waiting = deferred_[static_cast<std::size_t>(stage)];
+    if (waiting.size() == 0) return false;
+    auto const [chunk, m] = waiting.entries[waiting.head++];
     --held_[static_cast<std::size_t>(stage)];
     add(stage, {.kind = ActionKind::backward_weight, .chunk = chunk, .microbatch = m});
     return true;
   }
 
-  void add(std::int32_t stage, Action const& action) { s_.order[static_cast<std::size_t>(stage)].push_back(action); }
+  void add(std::int32_t stage, Action const& action) {
+    if (writes_) s_.order[static_cast<std::size_t>(stage)].push_back(action);
+  }
 
   PipelineSchedule& s_;
-  std::int32_t cap_;                    ///< microbatch-chunks a stage may hold
-  std::vector<std::int32_t> patience_;  ///< [stage] weight gradients that may wait
-  std::vector<std::int32_t> hurry_;     ///< [stage] last forwards that go before any weight gradient
-  std::vector<std::vector<std::int32_t>> forward_done_, input_done_;
-  std::vector<std::int32_t> next_forward_, next_input_, held_;
-  std::vector<std::deque<std::pair<std::int32_t, std::int32_t>>> deferred_;
+  std::int32_t cap_;                         ///< microbatch-chunks a stage may hold
+  std::vector<std::int32_t> previous_, next_;  ///< [place] where its input and its gradient come from
+  std::vector<std::int32_t> patience_;       ///< [stage] weight gradients that may wait
+  std::vector<std::int32_t> hurry_;          ///< [stage] last forwards that go before any weight gradient
+  std::vector<std::int32_t> forward_done_, input_done_;  ///< [place][microbatch]
+  std::vector<std::int32_t> next_forward_, next_input_, held_, forwards_left_;
+  std::vector<Queue> deferred_;
   std::int32_t now_ = 0;
+  bool writes_ = false;
 };
 
 /// Plays with several degrees of patience and hurry along the stages and keeps the shortest game (the first of equals).
 void order_zero_bubble(PipelineSchedule& s, std::int32_t cap) {
-  std::int32_t best = 0;
-  std::vector<std::vector<Action>> order;
   std::int32_t const last = s.stages - 1;
   auto const along = [&](int rule) {
     std::vector<std::int32_t> values;
@@ -185,12 +199,15 @@ void order_zero_bubble(PipelineSchedule& s, std::int32_t cap) {
       values.push_back(rule == 0 ? 0 : rule == 1 ? stage : rule == 2 ? last - stage : rule == 3 ? last : cap);
     return values;
   };
+  ZeroBubblePlayer player(s, cap);
+  std::int32_t shortest = std::numeric_limits<std::int32_t>::max();
+  std::pair<int, int> best;
   for (int patience = 0; patience < 5; ++patience)
     for (int hurry = 0; hurry < 5; ++hurry) {
-      std::int32_t const length = ZeroBubblePlayer(s, cap, along(patience), along(hurry)).play();
-      if (order.empty() || length < best) best = length, order = s.order;
+      std::int32_t const length = player.play(along(patience), along(hurry), shortest, false);
+      if (length < shortest) shortest = length, best = {patience, hurry};
     }
-  s.order = std::move(order);
+  player.play(along(best.first), along(best.second), shortest, true);
 }
 
 }  // namespace

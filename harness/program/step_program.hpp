@@ -362,7 +362,7 @@ struct StepProgram {
   std::vector<Chunk> chunks;
   std::vector<Segment> segments;
   std::vector<Action> actions;  ///< this stage's order, transfers, reductions and the optimizer included
-  PipelineSchedule schedule;    ///< of all stages
+  PipelineSchedule schedule;    ///< its kind and sizes; the order of this stage is `actions`
   bool inference = false;    ///< forward only, with a KV cache
   std::int64_t context = 0;  ///< tokens that the cache holds before the step, at most
   TensorId logits = no_tensor, next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]

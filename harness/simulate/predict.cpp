@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t listed_tensors = 5;
 
 std::vector<StepProgram> programs_of(Experiment const& e, SoftwareStack const& stack) {
-  std::vector<StepProgram> programs;
-  for (std::int64_t const rank : representative_ranks(e)) programs.push_back(with_stack(lower(e, rank), stack));
+  std::vector<StepProgram> programs = lower_stages(e);
+  for (StepProgram& program : programs) program = with_stack(std::move(program), stack);
   return programs;
 }
 
@@ -67,8 +67,7 @@ MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile con
                      SoftwareStack const& stack) {
   MemoryFit worst;
   for (StepProgram const& p : programs) {
-    Replay const replay(p);
-    MemoryPlan const plan = plan_memory(p, replay);
+    MemoryPlan const plan = plan_sizes(p, Replay(p));
     double const needed = static_cast<double>(plan.peak_bytes()) + stack.reserved_gb * 1e9;
     if (needed <= worst.needed_bytes) continue;
     worst.stage = p.stage;

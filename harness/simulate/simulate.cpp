@@ -67,14 +67,17 @@ class StagePlayer {
         slowdown_(durations.slowdown_beside_communication()),
         host_awaits_(durations.host_awaits_messages()),
         host_awaits_collectives_(durations.host_awaits_collectives()) {
-    for (Segment const& s : program.segments)
-      for (Op const& op : s.ops) prepare(s, op, durations);
-    played_.reserve(replay_.runs().size());
-    for (Run const& run : replay_.runs()) {
-      if (run.transfer && !transfers_.contains(run.transfer))
-        transfers_[run.transfer] = {prepared(*run.transfer, durations.transfer_ms(program, *run.transfer))};
-      played_.push_back(run.transfer ? &transfers_[run.transfer] : run.segment ? &ops_[run.segment] : nullptr);
+    std::vector<bool> used(program.segments.size());
+    for (Run const& run : replay_.runs())
+      if (run.segment) used[index_of(*run.segment)] = true;
+    ops_.resize(program.segments.size());
+    for (std::size_t s = 0; s < used.size(); ++s) {
+      if (!used[s]) continue;
+      ops_[s].reserve(program.segments[s].ops.size());
+      for (Op const& op : program.segments[s].ops) ops_[s].push_back(prepare(op, durations));
     }
+    for (Op const& op : replay_.transfers()) transfers_.push_back(prepared(op, durations.transfer_ms(program, op)));
+    if (options_.record_runs) line_.run_end_ms.reserve(replay_.runs().size());
   }
 
   StepProgram const& program() const { return p_; }
@@ -85,14 +88,13 @@ class StagePlayer {
   void play() {
     while (!finished()) {
       Run const& run = replay_.runs()[run_];
-      if (run.transfer) {
-        post(played_[run_]->front(), run.microbatch);
-        ++run_;
-        continue;
-      }
-      if (run.segment && !play_segment(run)) return;
+      if (run.transfer)
+        post(transfers_[static_cast<std::size_t>(run.transfer - replay_.transfers().data())], run.microbatch);
+      else if (run.segment && !play_segment(run))
+        return;
       op_ = 0;
       ++run_;
+      if (options_.record_runs) line_.run_end_ms.push_back(*std::ranges::max_element(free_));
     }
   }
 
@@ -148,18 +150,19 @@ class StagePlayer {
     return play;
   }
 
-  void prepare(Segment const& segment, Op const& op, DurationModel const& durations) {
-    if (op.stream >= StreamId::pipeline) {
-      ops_[&segment].push_back(prepared(op, durations.transfer_ms(p_, op)));
-      return;
-    }
+  std::size_t index_of(Segment const& segment) const {
+    return static_cast<std::size_t>(&segment - p_.segments.data());
+  }
+
+  PlayOp prepare(Op const& op, DurationModel const& durations) {
+    if (op.stream >= StreamId::pipeline) return prepared(op, durations.transfer_ms(p_, op));
     bool const comm = op.stream != StreamId::compute;
     PlayOp play = prepared(op, comm ? durations.collective_ms(p_, op) : durations.compute_ms(p_, op, false));
     if (!comm && (op.accumulate || op.always_accumulate)) play.duration[1] = durations.compute_ms(p_, op, true);
     play.issue = durations.issue_ms(p_, op);
     if (comm) play.use = durations.link_use(p_, op);
     if (play.use.link >= static_cast<int>(links_.size())) links_.resize(static_cast<std::size_t>(play.use.link) + 1, 0);
-    ops_[&segment].push_back(std::move(play));
+    return play;
   }
 
   std::int32_t instance(PlayOp::Touch const& t, std::int32_t microbatch) const {
@@ -199,7 +202,7 @@ class StagePlayer {
   }
 
   bool play_segment(Run const& run) {
-    auto const& ops = *played_[run_];
+    auto const& ops = ops_[index_of(*run.segment)];
     for (; op_ < ops.size(); ++op_) {
       PlayOp const& play = ops[op_];
       if (!run.runs(*play.op)) continue;
@@ -293,9 +296,8 @@ class StagePlayer {
   MemoryPlan plan_;
   HazardTracker tracker_;
   SimulationOptions options_;
-  std::map<Segment const*, std::vector<PlayOp>> ops_;
-  std::map<Op const*, std::vector<PlayOp>> transfers_;  ///< of one op
-  std::vector<std::vector<PlayOp> const*> played_;      ///< by run
+  std::vector<std::vector<PlayOp>> ops_;  ///< by segment
+  std::vector<PlayOp> transfers_;
   std::array<Channel*, stream_count> channels_{};
   std::array<double, stream_count> free_{};
   std::array<std::array<double, history>, static_cast<std::size_t>(StreamId::pipeline)> past_{};

@@ -34,6 +34,7 @@ class DurationModel {
 
 struct SimulationOptions {
   bool record_spans = true;  ///< keep every interval (trace, breakdown); off for the longest programs
+  bool record_runs = false;  ///< keep when each run of a stage's replay was over
 };
 
 /// One simulated stage.
@@ -42,6 +43,7 @@ struct StageTimeline {
   double compute_ms = 0;    ///< sum of compute ops
   double awaited_ms = 0;    ///< compute standing still for a pipeline receive
   std::vector<Span> spans;  ///< compute and communication; empty without record_spans
+  std::vector<double> run_end_ms;  ///< [run] when all that was issued until its end was over; empty without record_runs
   std::vector<Span> waits;  ///< receives posted before their sender was ready
   Breakdown breakdown;      ///< over [0, step]; zero without record_spans
 };
