@@ -1,7 +1,9 @@
 #include "harness/planner/plan.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "harness/planner/worker_threads.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -50,15 +52,55 @@ void order(std::vector<PlannedPoint>& points, std::size_t top) {
 
 }  // namespace
 
-PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Candidate const& candidate) {
+namespace {
+
+/// Simulates a candidate; without spans there is no breakdown, and the programs are not kept either.
+PlannedPoint look(PlanRequest const& request, CostModel const& model, Candidate const& candidate, bool spans) {
   PlannedPoint point;
   point.candidate = candidate;
   point.experiment = experiment_of(request, candidate);
-  point.prediction = predict_step(point.experiment, model);
+  point.prediction = predict_step(point.experiment, model, {.record_spans = spans});
   for (StageTimeline& stage : point.prediction.result.stages) stage.spans = {}, stage.waits = {};
   point.step_ms = point.prediction.step_ms;
   point.memory = memory_fit(point.prediction.programs, model.system(), model.stack());
+  if (!spans) point.prediction = {};
   return point;
+}
+
+/// Candidates that are simulated side by side, whatever the number of cores.
+constexpr std::size_t side_by_side = 4;
+
+/// Simulates the kept candidates, fastest by the closed forms first, until the rest cannot win.
+void simulate_fastest(PlanRequest const& request, CostModel const& model, PlanOptions const& options,
+                      std::vector<Screened> const& kept, PlanResult& result) {
+  double const allowed = allowed_bytes(model, options);
+  double best_ms = 0;
+  std::vector<std::optional<PlannedPoint>> looks(kept.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    // Closed forms leave out what gets in each other's way: once they alone are slower than a simulated step, what
+    // follows cannot win.
+    bool const enough = result.best.size() >= std::max(options.top, options.simulated);
+    if (enough && kept[i].cost.step_ms > best_ms) return;
+    if (i % side_by_side == 0)
+      for_each_of(std::min(side_by_side, kept.size() - i), [&](std::size_t k, CostModel const& mine) {
+        try {
+          looks[i + k] = look(request, mine, kept[i + k].candidate, false);
+        } catch (IllegalConfig const&) {  // a rule of the whole program that its layers alone do not show
+        }
+      }, model);
+    if (!looks[i]) ++result.no_program;
+    if (!looks[i] || looks[i]->memory.needed_bytes > allowed) continue;
+    result.best.push_back(std::move(*looks[i]));
+    result.best.back().screened = kept[i].cost;
+    double const ms = result.best.back().step_ms;
+    best_ms = best_ms == 0 ? ms : std::min(best_ms, ms);
+  }
+}
+
+}  // namespace
+
+PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Candidate const& candidate) {
+  return look(request, model, candidate, true);
 }
 
 PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options) {
@@ -91,27 +133,14 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
     throw InputError("plan: no legal configuration: the devices, batch and demands (--fix, --exclude) leave nothing; "
                      "allowed: other demands, or a device count and batch with more divisors");
   if (result.costed == 0) throw InputError("plan: no configuration of these demands has a program: " + problem);
-  double best_ms = 0;
-  for (Screened const& s : fastest.kept()) {
-    // Closed forms leave out what gets in each other's way: once they alone are slower than a simulated step, what
-    // follows cannot win.
-    bool const enough = result.best.size() >= std::max(options.top, options.simulated);
-    if (enough && s.cost.step_ms > best_ms) break;
-    try {
-      result.best.push_back(look_closer(request, model, s.candidate));
-    } catch (IllegalConfig const&) {
-      ++result.no_program;  // a rule of the whole program that its layers alone do not show
-      continue;
-    }
-    result.best.back().screened = s.cost;
-    if (result.best.back().memory.needed_bytes > allowed) {
-      result.best.pop_back();
-      continue;
-    }
-    double const ms = result.best.back().step_ms;
-    best_ms = best_ms == 0 ? ms : std::min(best_ms, ms);
-  }
+  simulate_fastest(request, model, options, fastest.kept(), result);
   order(result.best, options.top);
+  for_each_of(result.best.size(), [&](std::size_t i, CostModel const& mine) {
+    PlannedPoint& point = result.best[i];
+    PlanCost const screened = point.screened;
+    point = look_closer(request, mine, point.candidate);
+    point.screened = screened;
+  }, model);
   return result;
 }
 
