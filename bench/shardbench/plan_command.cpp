@@ -13,6 +13,8 @@
 namespace shardbench {
 namespace {
 
+constexpr double seconds_per_day = 86400;
+
 void write_rows(PlanInput const& in, std::vector<ReportRow>& rows) {
   mark_front(rows);
   for (ReportRow const& row : rows) append_result(in.out, row, {});
@@ -107,6 +109,20 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   return best ? 0 : 1;
 }
 
+/// The first count, doubled while even devices at their peak would miss the deadline: 6 FLOPs a token and parameter it
+/// meets, at the faster of the run's and the stack's linear precision.
+std::int64_t first_count(PlanInput const& in, CostModel const& model) {
+  std::int64_t n = in.counts.front();
+  if (in.budget.deadline_days == 0 || in.base.model.yolo) return n;
+  Dtype const linear = model.stack().linear_precision;
+  double const run = model.system().peak_tflops_of(in.base.precision);
+  double const peak = 1e12 * (linear == Dtype::f32 ? run : std::max(run, model.system().peak_tflops_of(linear)));
+  auto const active = static_cast<double>(count_parameters(in.base.model).active);
+  double const device_days = 6 * active * in.budget.tokens / peak / seconds_per_day;
+  while (2 * n <= in.counts.back() && device_days / static_cast<double>(n) > in.budget.deadline_days) n *= 2;
+  return n;
+}
+
 /// The fewest devices in which a model fits and, with a deadline, which meet it.
 int plan_fewest(PlanInput const& in, CostModel const& model) {
   PlanOptions quick = in.options;
@@ -123,7 +139,7 @@ int plan_fewest(PlanInput const& in, CostModel const& model) {
     trial.meets = meets_deadline(in, count);
     return trial;
   };
-  DeviceSearch const search = fewest_devices(in.counts.front(), in.counts.back(), in.budget.deadline_days, attempt);
+  DeviceSearch const search = fewest_devices(first_count(in, model), in.counts.back(), in.budget.deadline_days, attempt);
   if (!in.json)
     print_search(search, deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",
                  deadline ? "days" : "step ms");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "bench/shardbench/plan_flags.hpp"
@@ -203,7 +204,9 @@ void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
 void print_search(DeviceSearch const& search, std::string const& demand, std::string const& unit) {
   fmt::print("fewest devices with {}\n", demand);
   std::vector<std::vector<std::string>> lines{{"devices", unit, "answer"}};
-  for (DeviceTrial const& t : search.trials)
+  std::vector<DeviceTrial> trials = search.trials;
+  std::ranges::stable_sort(trials, {}, &DeviceTrial::devices);
+  for (DeviceTrial const& t : trials)
     lines.push_back({fmt::format("{}", t.devices), t.time > 0 ? fmt::format("{:.1f}", t.time) : "",
                      t.meets ? "enough" : t.possible ? "too slow" : "no legal cut fits"});
   for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);

@@ -5,11 +5,13 @@
 #include "bench/shardbench/plan_rows.hpp"
 #include "bench/shardbench/plan_text.hpp"
 #include "bench/shardbench/text.hpp"
+#include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
 
 constexpr double seconds_per_hour = 3600;
+constexpr std::int64_t most_times = 16;  // the devices that were asked for
 
 std::string serve_text(ServeCut const& c) {
   std::string text = fmt::format("tp {}, pp {}", c.tp, c.pp);
@@ -49,16 +51,37 @@ void print_best(PlanInput const& in, ServeResult const& result) {
   fmt::print("token     {}\n          {}\n", simulate_command_of(in, best.decode), run_command_of(best.decode));
 }
 
-void print_nothing(PlanInput const& in, ServeResult const& result, CostModel const& model) {
+/// The first doubling of the devices on which something fits and keeps the limits.
+void print_more_devices(PlanInput const& in, ServeRequest request, CostModel const& model) {
+  PlanOptions quick = in.options;
+  quick.top = quick.simulated = 1;
+  std::int64_t const most = most_times * request.devices;
+  for (request.devices *= 2; request.devices <= most; request.devices *= 2) {
+    try {
+      ServeResult const more = plan_serving(request, model, quick, in.objective);
+      if (more.best.empty()) continue;
+      ServedPoint const& p = more.best.front();
+      fmt::print("change    {} devices: {}, ttft {:.1f} ms, tpot {:.2f} ms, {}\n", request.devices, serve_text(p.cut), p.ttft_ms,
+                 p.tpot_ms, bytes_text(p.memory_bytes));
+      return;
+    } catch (InputError const&) {
+      continue;  // no legal cut of so many
+    }
+  }
+  fmt::print("change    no device count up to {} does\n", most);
+}
+
+void print_nothing(PlanInput const& in, ServeRequest const& request, ServeResult const& result, CostModel const& model) {
   double const allowed = in.options.memory_share * model.system().device.memory_gb * 1e9;
   if (result.too_slow == 0) {
-    fmt::print("nothing fits: the smallest, {}, needs {} of {} a device; more devices, fewer sequences or a shorter context\n",
-               serve_text(result.smallest), bytes_text(result.least_memory_bytes), bytes_text(allowed));
-    return;
-  }
-  fmt::print("too slow  nothing that fits keeps {}: the least ttft is {:.1f} ms and the least tpot {:.2f} ms, not of one "
+    fmt::print("nothing fits: the smallest, {}, needs {} of {} a device\n", serve_text(result.smallest),
+               bytes_text(result.least_memory_bytes), bytes_text(allowed));
+  } else {
+    fmt::print("too slow  nothing that fits keeps {}: the least ttft is {:.1f} ms and the least tpot {:.2f} ms, not of one "
              "cut\n",
              limits_text(in), result.least_ttft_ms, result.least_tpot_ms);
+  }
+  print_more_devices(in, request, model);
 }
 
 }  // namespace
@@ -79,8 +102,9 @@ void print_serving(PlanInput const& in, ServeRequest const& request, ServeResult
   fmt::print("  {} legal points, {} too big, {} too slow, {} without a program; ttft is one prompt on an idle replica, "
              "memory the weights, the caches and one prompt beside them\n\n",
              result.legal, result.too_big, result.too_slow, result.no_program);
+  if (!result.problem.empty()) fmt::print("  without a program: {}\n\n", result.problem);
   if (result.best.empty()) {
-    print_nothing(in, result, model);
+    print_nothing(in, request, result, model);
     return;
   }
   print_table(in, result);

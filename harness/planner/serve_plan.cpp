@@ -140,7 +140,6 @@ class ServeSearch {
 
   ServeResult result;
   std::vector<ScreenedCut> kept;
-  std::string problem;
 
  private:
   void try_batches(ServeCut c) {
@@ -180,7 +179,7 @@ class ServeSearch {
       cost = screen(r_, model_, c, alike_);
     } catch (IllegalConfig const& refusal) {
       ++result.no_program;
-      if (problem.empty()) problem = refusal.what();
+      if (result.problem.empty()) result.problem = refusal.what();
       return false;
     }
     if (result.least_memory_bytes == 0 || cost.memory_bytes < result.least_memory_bytes)
@@ -222,7 +221,7 @@ ServeResult plan_serving(ServeRequest const& request, CostModel const& model, Pl
                                  request.demands.empty() ? "--gpus" : fmt::format("{}", fmt::join(texts_of(request.demands), " and ")),
                                  request.devices,
                                  request.sequences > 0 ? fmt::format(" and {} sequences (--global-batch)", request.sequences) : ""));
-  if (result.legal == result.no_program) throw InputError("plan: no cut has a program: " + search.problem);
+  if (result.legal == result.no_program) throw InputError("plan: no cut has a program: " + result.problem);
   std::ranges::stable_sort(search.kept, {}, [&](ScreenedCut const& s) { return rank_of(s.cut, s.cost, objective); });
   for (ScreenedCut const& s : search.kept) {
     if (result.best.size() >= std::max(options.top, options.simulated)) break;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "harness/planner/demands.hpp"
@@ -42,6 +43,7 @@ struct ServeResult {
   ServeCut smallest;              ///< needs least memory of all
   double least_memory_bytes = 0;
   double least_ttft_ms = 0, least_tpot_ms = 0;  ///< of all that fit, not of one cut
+  std::string problem;                          ///< why the first without a program has none
 };
 
 /// Tries every cut and batch, first by models of one and two layers a stage (a step is linear in its layers; models of

@@ -88,6 +88,10 @@ class Plan(CliTest):
         self.assertIn("fewest devices with tpot 2 ms", text)
         text = self.call("plan", *SERVE, "--gpus", "2", "--ttft", "0.01ms", expect=1)
         self.assertIn("too slow", text)
+        # 70.6e9 parameters of 2 bytes fit two devices of 80 GB, and no single one.
+        text = self.call("plan", "--model", "llama3.1-70b", "--system", "h100-sxm", "--gpus", "1", "--objective", "latency", "--seq", "128", expect=1)
+        self.assertIn("nothing fits", text)
+        self.assertIn("change    2 devices: tp 2", text)
 
     def test_wrong_input(self):
         for words in (["--gpus", "0"], ["--gpus", "8..4"], ["--fix", "tp=zero"], ["--fix", "heads=1"], ["--tokens", "-1"],
