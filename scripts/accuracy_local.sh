@@ -30,9 +30,7 @@ configurations() { # PLACE
   local some=("--dp 2 --zero 1" "--tp 2 --sequence-parallel" "--pp 2") few=("--dp 2" "--dp 2 --zero 3" "--tp 2")
   combine "$narrow" "${all[@]}"
   [ $quick = no ] || return 0
-  if [ "$1" = link ]; then
-    combine "$wide" "${some[@]}"
-  else
+  if [ "$1" = host ]; then
     combine "$wide" "${all[@]}"
     combine "$whole" "${some[@]}"
     combine "$grouped" "${few[@]}"
@@ -55,8 +53,8 @@ measure() {
     "$bin/shardbench" simulate $flags --system "$work/$place.yaml" --out "$work/$place-predicted.csv" >"$work/one.log" 2>&1 ||
       { echo "simulate $flags: $(tail -1 "$work/one.log")" >&2; continue; }
     # shellcheck disable=SC2086
-    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 3.5 --out "$work/$place-measured.csv" \
-      >"$work/one.log" 2>&1 || { echo "run $flags: $(tail -1 "$work/one.log")" >&2; continue; }
+    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 2.5 --out "$work/$place-measured.csv" \
+      </dev/null >"$work/one.log" 2>&1 || { echo "run $flags: $(tail -1 "$work/one.log")" >&2; continue; }
     n=$((n + 1))
     echo "$place $n: $flags"
   done < <(configurations "$place")

@@ -44,6 +44,10 @@ MachineMeasurement measure_machine(Job& job, Dtype precision) {
   if (options.kernels) say("whole layers"), measure_kernels(job.device(), agree, options, m);
   if (job.world().size() > 1) say("collectives");
   measure_network(job.device(), job.device_world(), agree, options, m);
+  if (options.kernels && job.world().size() > 1) {
+    say("whole steps");
+    measure_steps(job.device(), job.device_world(), agree, options, m);
+  }
   return m;
 }
 
@@ -63,7 +67,11 @@ void print_profile(CalibratedProfile const& c, MachineMeasurement const& m, doub
                  last.time_us, last.bytes / last.time_us / 1e3);
     }
   if (m.ranks > 1)
-    fmt::print("overlap   products take {:.0f}% longer beside an all-reduce\n", 100 * m.overlap_slowdown);
+    fmt::print(
+        "together  {:.0f}% of products cannot be hidden beside all-reduces; steps take {:.1f}% of compute more than "
+        "their "
+        "parts, cut by tp {:.1f}%\n",
+        100 * m.overlap_slowdown, 100 * m.step_excess, 100 * m.meeting_excess);
   fmt::print("took      {:.0f} s\n", seconds);
 }
 

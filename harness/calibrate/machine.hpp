@@ -35,9 +35,10 @@ struct MeasuredLevel {
 /// How long and how much is measured.
 struct CalibrationOptions {
   Dtype precision = Dtype::f32;
-  double largest_message_bytes = 64e6;
-  double seconds_per_curve = 4;  ///< a size that would take longer than its share is left out
-  bool kernels = true;           ///< whole layers too, for every kind of operation
+  double largest_message_bytes = 300e6;
+  double seconds_per_curve = 2.5;     ///< a size that would take longer than its share is left out
+  std::int64_t step_iterations = 11;  ///< timed, of each whole step of all ranks
+  bool kernels = true;                ///< whole layers too, for every kind of operation
   std::int64_t ranks_per_host = 1;
 };
 
@@ -49,7 +50,11 @@ struct MachineMeasurement {
   double memory_bytes = 0;
   double copy_gb_per_s = 0;     ///< read and written bytes together
   double launch_us = 0;         ///< of an empty operation
-  double overlap_slowdown = 0;  ///< how much slower products are while an all-reduce runs beside them, as a share
+  double overlap_slowdown = 0;  ///< what products and all-reduces at once take beyond the longer one, as a share of the
+                                ///< shorter one: 0 when they hide each other, 1 when one waits for the other
+  double meeting_excess = 0;    ///< what steps cut by tp, whose ranks meet in each layer, take beyond their parts, as a
+                                ///< share of compute
+  double step_excess = 0;       ///< the same of steps cut otherwise
   std::vector<GemmSample> gemm;
   std::vector<MeasuredCurve> kernels;      ///< of whole layers, products left out
   std::vector<MeasuredProducts> products;  ///< of whole layers
@@ -65,6 +70,7 @@ class RankAgreement {
   double mean(double value);
   void barrier() { world_.barrier(); }
   int ranks() const { return world_.size(); }
+  Communicator& world() { return world_; }
 
  private:
   double reduce(double value, ReduceOp op);
@@ -85,5 +91,10 @@ void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions co
 /// `world` moves the device's memory. Collective.
 void measure_network(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                      MachineMeasurement& out);
+
+/// Steps of all ranks against what a profile of the parts measured so far tells: ranks wait for the slowest, and some
+/// pieces run slower together than alone. `world` moves the device's memory. Collective.
+void measure_steps(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
+                   MachineMeasurement& out);
 
 }  // namespace shardbench

@@ -48,7 +48,9 @@ struct DeviceProfile {
   double launch_us = 0;                    ///< gap between two kernels of a stream
   std::int64_t processors = 0;             ///< SMs, or cores of a TPU
   double power_w = 0;                      ///< at full load, 0: not given
-  double overlap_slowdown = 0;             ///< how much slower compute is beside communication, as a share
+  double overlap_slowdown = 0;             ///< share of compute beside communication that is not hidden
+  double meeting_excess = 0;               ///< what our steps cut by tp take beyond their parts, as a share of compute
+  double step_excess = 0;                  ///< the same of our steps of several ranks cut otherwise
   std::vector<MeasuredTimes> kernels;      ///< our own kernels here, products left out; before any formula
   std::vector<MeasuredProducts> products;  ///< ours too: they correct the formula near their shapes
 };

@@ -119,12 +119,28 @@ double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool ad
 }
 
 double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds) const {
-  if (stack_.own_kernels)
-    for (MeasuredTimes const& times : system_.device.kernels)
-      if (times.operation == to_string(op.kind)) {
-        OpCost const cost = op_cost(program, op, adds);
-        return ms_per_us * kernel_us(times, is_attention(op.kind) ? cost.flops : cost.bytes);
-      }
+  if (!stack_.own_kernels) return told_ms(program, op, adds);
+  double const together = 1 + excess(program);
+  for (MeasuredTimes const& times : system_.device.kernels)
+    if (times.operation == to_string(op.kind)) {
+      OpCost const cost = op_cost(program, op, adds);
+      return together * ms_per_us * kernel_us(times, is_attention(op.kind) ? cost.flops : cost.bytes);
+    }
+  return together * told_ms(program, op, adds);
+}
+
+double CostModel::excess(StepProgram const& program) const {
+  auto const& d = system_.device;
+  bool meets = false;
+  for (Group const& group : program.groups) {
+    if (group.members.size() < 2) continue;
+    if (group.axis == Axis::tp) return d.meeting_excess;
+    meets = true;
+  }
+  return meets ? d.step_excess : 0;
+}
+
+double CostModel::told_ms(StepProgram const& program, Op const& op, bool adds) const {
   double const launch = ms_per_us * launch_us_;
   switch (op.kind) {
     case OpKind::gemm:

@@ -48,6 +48,10 @@ class CostModel final : public DurationModel {
   SoftwareStack const& stack() const { return stack_; }
 
  private:
+  /// By the formulas alone.
+  double told_ms(StepProgram const& program, Op const& op, bool adds) const;
+  /// What the compute of a program takes beyond its parts, since its ranks wait for each other, as a share.
+  double excess(StepProgram const& program) const;
   double gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double attention_ms(StepProgram const& program, Op const& op) const;

@@ -13,7 +13,8 @@ TEST(MeasureMachine, NetworkAndDevice) {
   auto const device = make_host_device();
   RankAgreement agree(*world);
   CalibrationOptions options;
-  options.largest_message_bytes = 65536, options.seconds_per_curve = 0.5, options.ranks_per_host = world->size();
+  options.largest_message_bytes = 65536, options.seconds_per_curve = 0.5, options.step_iterations = 1,
+  options.ranks_per_host = world->size();
   MachineMeasurement m;
   measure_device(*device, agree, options, m);
   measure_network(*device, *world, agree, options, m);
@@ -27,6 +28,10 @@ TEST(MeasureMachine, NetworkAndDevice) {
     EXPECT_TRUE(std::ranges::is_sorted(curve.points, {}, &NcclPoint::bytes));
     for (NcclPoint const& p : curve.points) EXPECT_EQ(agree.maximum(p.time_us), p.time_us);
   }
+  measure_steps(*device, *world, agree, options, m);
+  EXPECT_GE(m.meeting_excess, 0);
+  EXPECT_GE(m.step_excess, 0);
+  EXPECT_EQ(agree.maximum(m.step_excess), m.step_excess);
   EXPECT_NO_THROW(parse_system_profile(profile_yaml(make_profile(m, "here").profile), "here.yaml"));
 }
 
