@@ -53,7 +53,7 @@ measure() {
     "$bin/shardbench" simulate $flags --system "$work/$place.yaml" --out "$work/$place-predicted.csv" >"$work/one.log" 2>&1 ||
       { echo "simulate $flags: $(tail -1 "$work/one.log")" >&2; continue; }
     # shellcheck disable=SC2086
-    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 2.5 --out "$work/$place-measured.csv" \
+    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 2 --out "$work/$place-measured.csv" \
       </dev/null >"$work/one.log" 2>&1 || { echo "run $flags: $(tail -1 "$work/one.log")" >&2; continue; }
     n=$((n + 1))
     echo "$place $n: $flags"

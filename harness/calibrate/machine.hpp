@@ -52,9 +52,7 @@ struct MachineMeasurement {
   double launch_us = 0;         ///< of an empty operation
   double overlap_slowdown = 0;  ///< what products and all-reduces at once take beyond the longer one, as a share of the
                                 ///< shorter one: 0 when they hide each other, 1 when one waits for the other
-  double meeting_excess = 0;    ///< what steps cut by tp, whose ranks meet in each layer, take beyond their parts, as a
-                                ///< share of compute
-  double step_excess = 0;       ///< the same of steps cut otherwise
+  StepExcess excess;
   std::vector<GemmSample> gemm;
   std::vector<MeasuredCurve> kernels;      ///< of whole layers, products left out
   std::vector<MeasuredProducts> products;  ///< of whole layers

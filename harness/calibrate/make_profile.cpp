@@ -97,7 +97,7 @@ DeviceProfile make_device(MachineMeasurement const& m) {
   d.launch_us = m.launch_us;
   d.processors = 1;
   d.overlap_slowdown = m.overlap_slowdown;
-  d.meeting_excess = m.meeting_excess, d.step_excess = m.step_excess;
+  d.excess = m.excess;
   d.gemm[m.precision] = {
       0.9, 10, 0, 0.05, 1, 1, "products measured by calibrate; the best of them is taken for the peak"};
   fit_gemm(d, m);

@@ -186,7 +186,7 @@ class NetworkMeter {
       shares.push_back((agree_.maximum(now_us() - both) - beside_us) / alone);
     }
     std::ranges::sort(shares);
-    out_.overlap_slowdown = std::max(0.0, shares[shares.size() / 2]);
+    out_.overlap_slowdown = std::clamp(shares[shares.size() / 2], 0.0, 1.0);
   }
 
   Device& device_;

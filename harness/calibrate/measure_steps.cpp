@@ -17,12 +17,9 @@ namespace {
 struct Cut {
   char const *model, *seq, *axis, *zero;
 };
-constexpr Cut meeting_cuts[] = {
-    {"gpt2", "32", "tp", "0"}, {"gpt2", "128", "tp", "0"}, {"gpt2-medium", "64", "tp", "0"}};
-constexpr Cut other_cuts[] = {{"gpt2", "128", "dp", "0"},
-                              {"smollm-360m", "64", "dp", "1"},
-                              {"gpt2", "128", "pp", "0"},
-                              {"smollm-360m", "64", "pp", "0"}};
+constexpr Cut cuts[] = {{"gpt2", "32", "tp", "0"},  {"gpt2", "128", "tp", "0"},       {"gpt2-medium", "64", "tp", "0"},
+                        {"gpt2", "128", "dp", "0"}, {"smollm-360m", "64", "dp", "1"}, {"gpt2-medium", "64", "dp", "0"},
+                        {"gpt2", "128", "pp", "0"}, {"smollm-360m", "64", "pp", "0"}, {"gpt2-medium", "64", "pp", "0"}};
 
 Experiment step_of(Cut const& cut, int ranks, CalibrationOptions const& options) {
   Experiment e;
@@ -34,32 +31,30 @@ Experiment step_of(Cut const& cut, int ranks, CalibrationOptions const& options)
   set_field(e, "zero", cut.zero);
   set_field(e, "global-batch", std::to_string(2 * ranks));
   set_field(e, "precision", to_string(options.precision));
-  e.max_iterations = options.step_iterations, e.max_seconds = 2, e.warmup = 1;
+  e.max_iterations = options.step_iterations, e.max_seconds = 1.2, e.warmup = 1;
   resolve(e);
   return e;
 }
 
-/// What steps take beyond what the profile tells, as a share of the compute told: the median over the cuts that are
-/// legal for so many ranks; 0 when none is.
-template <std::size_t n>
-double excess(Cut const (&cuts)[n], CostModel const& model, Device& device, Communicator& world, RankAgreement& agree,
+/// The median over the cuts of an axis that are legal for so many ranks; 0 when none is.
+double excess(std::string_view axis, CostModel const& model, Device& device, Communicator& world, RankAgreement& agree,
               CalibrationOptions const& options) {
   std::vector<double> shares;
   for (Cut const& cut : cuts) {
     std::optional<Experiment> e;
     try {
-      e = step_of(cut, world.size(), options);
+      if (axis == cut.axis) e = step_of(cut, world.size(), options);
     } catch (InputError const&) {
-      continue;  // all ranks come here: the cut is the same everywhere
+      // All ranks come here: the cut is the same everywhere.
     }
+    if (!e) continue;
     Runner runner(lower(*e, world.rank()), device, world);
     double const measured_ms = agree.mean(measure(runner, *e, device, agree.world()).step_ms.median);
-    Prediction const told = predict_step(*e, model);
-    shares.push_back((measured_ms - told.step_ms) / told.breakdown.compute_ms);
+    shares.push_back(measured_ms / predict_step(*e, model).step_ms - 1);
   }
   if (shares.empty()) return 0;
   std::ranges::sort(shares);
-  return std::max(0.0, 0.5 * (shares[(shares.size() - 1) / 2] + shares[shares.size() / 2]));
+  return 0.5 * (shares[(shares.size() - 1) / 2] + shares[shares.size() / 2]);
 }
 
 }  // namespace
@@ -68,8 +63,8 @@ void measure_steps(Device& device, Communicator& world, RankAgreement& agree, Ca
                    MachineMeasurement& out) {
   if (world.size() < 2) return;
   CostModel const model(make_profile(out, "parts").profile, load_stack("ours"));
-  out.meeting_excess = excess(meeting_cuts, model, device, world, agree, options);
-  out.step_excess = excess(other_cuts, model, device, world, agree, options);
+  auto const of = [&](std::string_view axis) { return excess(axis, model, device, world, agree, options); };
+  out.excess = {of("tp"), of("dp"), of("pp")};
 }
 
 }  // namespace shardbench

@@ -62,8 +62,9 @@ std::string device_yaml(DeviceProfile const& d) {
       number(d.memory_gb), number(d.memory_gb_per_s), number(d.memory_efficiency), number(d.launch_us), d.processors);
   if (d.power_w > 0) text += fmt::format("  power_w: {}\n", number(d.power_w));
   if (d.overlap_slowdown > 0) text += fmt::format("  overlap_slowdown: {}\n", number(d.overlap_slowdown));
-  if (d.meeting_excess > 0) text += fmt::format("  meeting_excess: {}\n", number(d.meeting_excess));
-  if (d.step_excess > 0) text += fmt::format("  step_excess: {}\n", number(d.step_excess));
+  if (d.excess.tp != 0 || d.excess.dp != 0 || d.excess.pp != 0)
+    text += fmt::format("  excess: {{tp: {}, dp: {}, pp: {}}}\n", number(d.excess.tp), number(d.excess.dp),
+                        number(d.excess.pp));
   if (!d.kernels.empty())
     text += "  kernels:   # bytes (FLOPs for attention), microseconds\n" + times_yaml(d.kernels, "    ");
   if (!d.products.empty()) text += products_yaml(d.products);

@@ -159,8 +159,12 @@ DeviceProfile read_device(Section s) {
   d.processors = static_cast<std::int64_t>(s.number("processors", 1, 1e6));
   d.power_w = s.number_or("power_w", 0, 0, 1e5);
   d.overlap_slowdown = s.number_or("overlap_slowdown", 0, 0, 100);
-  d.meeting_excess = s.number_or("meeting_excess", 0, 0, 100);
-  d.step_excess = s.number_or("step_excess", 0, 0, 100);
+  if (s.has("excess")) {
+    Section e = s.section("excess");
+    for (auto const& [key, share] : {std::pair{"tp", &d.excess.tp}, {"dp", &d.excess.dp}, {"pp", &d.excess.pp}})
+      *share = e.number_or(key, 0, -0.9, 100);
+    e.end();
+  }
   d.kernels = read_all_times(s, "kernels");
   std::size_t index = 0;
   if (s.has("products"))

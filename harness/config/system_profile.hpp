@@ -38,19 +38,23 @@ struct MeasuredProducts {
   std::vector<std::array<double, 4>> samples;  ///< m, n, k, microseconds; at least one
 };
 
+/// What whole steps of ours, cut along one axis, take beyond what their parts tell, as a share; below 0: less.
+struct StepExcess {
+  double tp = 0, dp = 0, pp = 0;
+};
+
 /// One accelerator. Peaks are dense; GB = 1e9 bytes.
 struct DeviceProfile {
   std::string name;
   std::map<Dtype, double> peak_tflops;
   std::map<Dtype, GemmProfile> gemm;
   double memory_gb = 0, memory_gb_per_s = 0;
-  double memory_efficiency = 0;            ///< share of the bandwidth that streaming kernels reach
-  double launch_us = 0;                    ///< gap between two kernels of a stream
-  std::int64_t processors = 0;             ///< SMs, or cores of a TPU
-  double power_w = 0;                      ///< at full load, 0: not given
-  double overlap_slowdown = 0;             ///< share of compute beside communication that is not hidden
-  double meeting_excess = 0;               ///< what our steps cut by tp take beyond their parts, as a share of compute
-  double step_excess = 0;                  ///< the same of our steps of several ranks cut otherwise
+  double memory_efficiency = 0;  ///< share of the bandwidth that streaming kernels reach
+  double launch_us = 0;          ///< gap between two kernels of a stream
+  std::int64_t processors = 0;   ///< SMs, or cores of a TPU
+  double power_w = 0;            ///< at full load, 0: not given
+  double overlap_slowdown = 0;   ///< share of compute beside communication that is not hidden
+  StepExcess excess;
   std::vector<MeasuredTimes> kernels;      ///< our own kernels here, products left out; before any formula
   std::vector<MeasuredProducts> products;  ///< ours too: they correct the formula near their shapes
 };

@@ -120,7 +120,7 @@ double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool ad
 
 double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds) const {
   if (!stack_.own_kernels) return told_ms(program, op, adds);
-  double const together = 1 + excess(program);
+  double const together = together_factor(program);
   for (MeasuredTimes const& times : system_.device.kernels)
     if (times.operation == to_string(op.kind)) {
       OpCost const cost = op_cost(program, op, adds);
@@ -129,15 +129,16 @@ double CostModel::compute_ms(StepProgram const& program, Op const& op, bool adds
   return together * told_ms(program, op, adds);
 }
 
-double CostModel::excess(StepProgram const& program) const {
-  auto const& d = system_.device;
-  bool meets = false;
+double CostModel::together_factor(StepProgram const& program) const {
+  if (!stack_.own_kernels) return 1;
+  StepExcess const& x = system_.device.excess;
+  double most = 0;
   for (Group const& group : program.groups) {
     if (group.members.size() < 2) continue;
-    if (group.axis == Axis::tp) return d.meeting_excess;
-    meets = true;
+    double const share = group.axis == Axis::tp ? x.tp : group.axis == Axis::pp ? x.pp : x.dp;
+    most = most == 0 ? share : std::max(most, share);
   }
-  return meets ? d.step_excess : 0;
+  return 1 + most;
 }
 
 double CostModel::told_ms(StepProgram const& program, Op const& op, bool adds) const {
@@ -182,7 +183,7 @@ NetworkTime CostModel::network_time(StepProgram const& program, Op const& op) co
 }
 
 double CostModel::collective_ms(StepProgram const& program, Op const& op) const {
-  return ms_per_us * network_time(program, op).total_us;
+  return together_factor(program) * ms_per_us * network_time(program, op).total_us;
 }
 
 double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
@@ -191,7 +192,8 @@ double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
   std::vector<std::int64_t> const* tp = &alone;
   for (Group const& group : program.groups)
     if (group.name == "tp") tp = &group.members;
-  return message_ms(program.rank, members[static_cast<std::size_t>(op.peer)], collective_payload(program, op), *tp);
+  return together_factor(program) *
+         message_ms(program.rank, members[static_cast<std::size_t>(op.peer)], collective_payload(program, op), *tp);
 }
 
 double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,

@@ -50,8 +50,8 @@ class CostModel final : public DurationModel {
  private:
   /// By the formulas alone.
   double told_ms(StepProgram const& program, Op const& op, bool adds) const;
-  /// What the compute of a program takes beyond its parts, since its ranks wait for each other, as a share.
-  double excess(StepProgram const& program) const;
+  /// 1 plus what steps cut as the program is take beyond their parts: of several axes the one with most.
+  double together_factor(StepProgram const& program) const;
   double gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double attention_ms(StepProgram const& program, Op const& op) const;

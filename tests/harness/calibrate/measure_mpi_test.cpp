@@ -29,9 +29,10 @@ TEST(MeasureMachine, NetworkAndDevice) {
     for (NcclPoint const& p : curve.points) EXPECT_EQ(agree.maximum(p.time_us), p.time_us);
   }
   measure_steps(*device, *world, agree, options, m);
-  EXPECT_GE(m.meeting_excess, 0);
-  EXPECT_GE(m.step_excess, 0);
-  EXPECT_EQ(agree.maximum(m.step_excess), m.step_excess);
+  for (double const share : {m.excess.tp, m.excess.dp, m.excess.pp}) {
+    EXPECT_NE(share, 0);
+    EXPECT_EQ(agree.maximum(share), share);
+  }
   EXPECT_NO_THROW(parse_system_profile(profile_yaml(make_profile(m, "here").profile), "here.yaml"));
 }
 

@@ -15,7 +15,7 @@ MachineMeasurement made_up_machine() {
   MachineMeasurement m;
   m.device = "a 'quoted' CPU", m.backend = "cpu", m.communication = "mpi";
   m.ranks = 2, m.ranks_per_host = 2, m.memory_bytes = 16e9, m.copy_gb_per_s = 10, m.launch_us = 0.5,
-  m.overlap_slowdown = 0.25, m.meeting_excess = 0.125, m.step_excess = 0.0625;
+  m.overlap_slowdown = 0.25, m.excess = {0.125, -0.0625, 0};
   DeviceProfile truth;
   truth.name = "truth", truth.peak_tflops[Dtype::f32] = 0.1, truth.memory_gb_per_s = 10, truth.memory_efficiency = 1;
   truth.processors = 1;
@@ -59,8 +59,8 @@ TEST(MakeProfile, ReadsBackAsItWasWritten) {
   EXPECT_EQ(again.device.name, p.device.name);
   EXPECT_NEAR(again.device.peak_tflops.at(Dtype::f32), p.device.peak_tflops.at(Dtype::f32), 1e-5);
   EXPECT_EQ(again.device.overlap_slowdown, 0.25);
-  EXPECT_EQ(again.device.meeting_excess, 0.125);
-  EXPECT_EQ(again.device.step_excess, 0.0625);
+  EXPECT_EQ(again.device.excess.tp, 0.125);
+  EXPECT_EQ(again.device.excess.dp, -0.0625);
   ASSERT_EQ(again.device.kernels.size(), 1u);
   EXPECT_EQ(again.device.kernels[0].points, p.device.kernels[0].points);
   ASSERT_EQ(again.device.products.size(), 2u);
