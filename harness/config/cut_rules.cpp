@@ -98,9 +98,10 @@ void add_pipeline(ModelConfig const& model, ParallelConfig const& p, Reasons& re
 void add_states(ParallelConfig const& p, Reasons& reasons) {
   if (p.zero_stage < 0 || p.zero_stage > 3)
     reasons.push_back(fmt::format("zero: {} given; legal: 0, 1, 2, 3", p.zero_stage));
-  if (p.zero_keep != ZeroKeep::none && p.zero_stage != 3)
-    reasons.push_back(fmt::format("zero-keep: {} given with zero {}, which cuts no weights; legal: none, or zero 3",
-                                  to_string(p.zero_keep), p.zero_stage));
+  if (p.zero_keep == ZeroKeep::weights && p.zero_stage != 3)
+    reasons.push_back(fmt::format("zero-keep: weights given with zero {}, which cuts none; legal: none, or zero 3", p.zero_stage));
+  if (p.zero_keep == ZeroKeep::all && p.zero_stage < 2)
+    reasons.push_back(fmt::format("zero-keep: all given with zero {}, which cuts no gradients; legal: none, or zero 2 and 3", p.zero_stage));
   if (p.shard_ranks == 0) return;
   if (p.zero_stage == 0)
     reasons.push_back(fmt::format("shard-ranks: {} given with zero 0; legal with zero 1 to 3", p.shard_ranks));

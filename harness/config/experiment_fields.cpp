@@ -104,7 +104,7 @@ void add_cut_fields(std::vector<Field>& t) {
                       SB_FIELD(parallel.zero_stage)));
   degree("shard-ranks", "ranks that a ZeRO shard is spread over (HSDP); all of dp when not given",
          SB_FIELD(parallel.shard_ranks));
-  t.push_back(choice("zero-keep", "what zero 3 leaves whole between microbatches: weights, or gradients too (all)",
+  t.push_back(choice("zero-keep", "what ZeRO leaves whole between microbatches: weights (zero 3), or gradients too (all; zero 2 and 3)",
                      all_of<ZeroKeep>(), SB_FIELD(parallel.zero_keep)));
   t.push_back(toggle("sequence-parallel", "cut the activations between tp regions along the sequence",
                      SB_FIELD(parallel.sequence_parallel)));

@@ -99,11 +99,11 @@ class Comparison {
     StepProgram const& p = runner.program();
     std::vector<std::vector<float>> values(p.parameters.size());
     for (Bucket const& bucket : p.buckets) {
-      bool const shards = bucket.weight_shard != no_tensor;
+      TensorId const shard = part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard;
+      bool const shards = shard != no_tensor;
       std::vector<float> whole(shards ? static_cast<std::size_t>(bucket.elements) : 0);
       if (shards)
-        std::ranges::copy(runner.read(part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard),
-                          whole.begin() + bucket.shard_begin);
+        std::ranges::copy(runner.read(shard), whole.begin() + bucket.shard_begin);
       for (std::int32_t const i : bucket.parameters) {
         Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
         if (!shards) {
@@ -120,7 +120,7 @@ class Comparison {
   void write_all(std::vector<std::vector<float>> const& values) {
     StepProgram const& p = sharded_.program();
     for (Bucket const& bucket : p.buckets) {
-      if (bucket.weight_shard == no_tensor) {
+      if (bucket.gradient_shard == no_tensor) {
         for (std::int32_t const i : bucket.parameters)
           sharded_.write(p.parameters[static_cast<std::size_t>(i)].gradient, values[static_cast<std::size_t>(i)]);
         continue;

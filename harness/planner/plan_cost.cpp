@@ -175,7 +175,9 @@ void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double
   double const scatter = collective_ms(OpKind::reduce_scatter, gradients, inner, n, parts);
   double const gather = collective_ms(OpKind::all_gather, weights, inner, n, parts);
   if (c.zero_stage < 3) {
-    cost_.reduction_ms = exposed(scatter, stack.dp_overlap, t.slowest_backward_ms) +
+    // From ZeRO 2 on every microbatch's gradient is cut.
+    bool const each = c.zero_stage == 2;
+    cost_.reduction_ms = (each ? m : 1) * exposed(scatter, each || stack.dp_overlap, t.slowest_backward_ms) +
                          exposed(gather, stack.gather_with_forward, t.slowest_forward_ms);
     return;
   }
@@ -189,7 +191,7 @@ double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, 
   auto const states = [&](double parameters, double ranks) {
     return copies * parameters *
            (layer_->parameter_bytes / (c.zero_stage >= 3 ? ranks : 1) +
-            layer_->gradient_bytes / (c.zero_stage >= 3 ? ranks : 1) +
+            layer_->gradient_bytes / (c.zero_stage >= 2 ? ranks : 1) +
             layer_->optimizer_bytes / (c.zero_stage >= 1 ? ranks : 1));
   };
   double most = 0;

@@ -103,10 +103,12 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
   }
   std::string const name = fmt::format("bucket{}", index);
   bool const gathered = e.parallel.zero_stage == 3 && sharded;
+  // From ZeRO 2 on the whole gradient is a microbatch's, unless it is kept; ZeRO 3 kept ones are cut at the end.
+  bool const kept = e.parallel.zero_keep == ZeroKeep::all,
+             cut = sharded && (gathered || (e.parallel.zero_stage == 2 && !kept));
   bucket.weights = root(p, b, name + ".weights", gathered ? TensorRole::activation : TensorRole::parameter, p.precision,
                         bucket.elements, bucket.chunk);
-  bool const sums = !gathered || e.parallel.zero_keep == ZeroKeep::all;
-  bucket.gradients = root(p, b, name + ".gradients", sums ? TensorRole::gradient : TensorRole::activation,
+  bucket.gradients = root(p, b, name + ".gradients", cut && !kept ? TensorRole::activation : TensorRole::gradient,
                           e.gradient_dtype, bucket.elements, bucket.chunk);
   for (std::int32_t const i : bucket.parameters) {
     Parameter& parameter = p.parameters[static_cast<std::size_t>(i)];
@@ -122,14 +124,38 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
       root(p, b, name + ".exp_avg", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
   bucket.exp_avg_sq =
       root(p, b, name + ".exp_avg_sq", TensorRole::optimizer, Dtype::f32, bucket.shard_elements, bucket.chunk);
-  if (gathered) {
+  if (gathered)
     bucket.weight_shard =
         root(p, b, name + ".weight_shard", TensorRole::parameter, p.precision, bucket.shard_elements, bucket.chunk);
-    bucket.gradient_shard =
-        root(p, b, name + ".gradient_shard", TensorRole::gradient, e.gradient_dtype, bucket.shard_elements, bucket.chunk);
+  if (cut) {
+    bucket.gradient_shard = root(p, b, name + ".gradient_shard", TensorRole::gradient, e.gradient_dtype,
+                                 bucket.shard_elements, bucket.chunk);
     bucket.reduced =
         root(p, b, name + ".reduced", TensorRole::temporary, e.gradient_dtype, bucket.shard_elements, bucket.chunk);
   }
+}
+
+/// A microbatch's gradient is cut and added to the shard; copies of the shard agree once a step.
+std::vector<Op> shard_reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket const& bucket) {
+  std::vector<Op> ops;
+  TensorRef const whole{bucket.gradients, 0, 0}, sum{bucket.gradient_shard, 0, 0}, part{bucket.reduced, 0, 0};
+  Dtype const dtype = gradient_dtype(p, bucket);
+  bool cut = false;
+  for (std::int32_t const over : bucket.reduce_groups) {
+    if (over == bucket.shard_group) {
+      ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, dtype, "gradients", whole, part));
+      ops.push_back(
+          b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add", {part}, {sum}));
+      ops.back().accumulate = true;
+      cut = true;
+      continue;
+    }
+    TensorRef const what = cut ? sum : whole;
+    ops.push_back(b.make_collective(OpKind::all_reduce, over, cut ? bucket.shard_elements : bucket.elements, dtype,
+                                    "gradients", what, what));
+    if (cut) ops.back().when = When::last;
+  }
+  return ops;
 }
 
 /// Sums of a bucket's gradients: whole until they are cut into shards, the own shard from there on.
@@ -141,7 +167,8 @@ std::vector<Op> reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket cons
     bool const cuts = group == bucket.shard_group;
     TensorRef const from = cut ? shard : whole, to = cut || cuts ? shard : whole;
     ops.push_back(b.make_collective(cuts ? OpKind::reduce_scatter : OpKind::all_reduce, group,
-                                    cut ? bucket.shard_elements : bucket.elements, gradient_dtype(p, bucket), "gradients", from, to));
+                                    cut ? bucket.shard_elements : bucket.elements, gradient_dtype(p, bucket),
+                                    "gradients", from, to));
     cut = cut || cuts;
     ops.back().when = When::last;
     ops.back().part = BackwardPart::weight;
@@ -158,20 +185,22 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
   std::ranges::sort(places, std::greater<>{});
   for (auto const& [position, index] : places) {
     Bucket const& bucket = p.buckets[static_cast<std::size_t>(index)];
-    std::vector<Op> reductions = reduction_ops(p, b, bucket);
+    bool const cut = bucket.gradient_shard != no_tensor;
+    std::vector<Op> reductions = cut ? shard_reduction_ops(p, b, bucket) : reduction_ops(p, b, bucket);
+    for (Op& op : reductions) op.part = BackwardPart::weight;
     backward.insert(backward.begin() + static_cast<std::ptrdiff_t>(position) + 1, reductions.begin(), reductions.end());
   }
 }
 
-/// ZeRO-3 reduces after every backward, unless gradients are kept: those of a microbatch overwrite, and the shard adds
-/// them up. What ranks agree on before that, they agree on every time.
+/// Where gradients are cut after every backward, those of a microbatch overwrite, and the shard adds them up. What
+/// ranks agree on before that, they agree on every time.
 void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
   for (Op& op : backward)
     for (TensorRef const& out : op.outputs) {
       if (!out.valid()) continue;
       TensorId const root = p.storage_of(out.id);
       bool const reduced = std::ranges::any_of(
-          p.buckets, [&](Bucket const& b) { return b.weight_shard != no_tensor && b.gradients == root; });
+          p.buckets, [&](Bucket const& b) { return b.gradient_shard != no_tensor && b.gradients == root; });
       if (!reduced || p.tensors[static_cast<std::size_t>(root)].role == TensorRole::gradient) continue;
       op.accumulate = false;
       if (op.when == When::last) op.when = When::every;
@@ -196,8 +225,10 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
     auto const over = reduction_of(p, groups, e, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
     auto const key = std::tuple{over, parameter.expert, meets_copy(p, parameter)};
     auto it = open.find(key);
-    double const bytes =
-        it == open.end() ? 0 : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) * static_cast<double>(bytes_of(e.gradient_dtype));
+    double const bytes = it == open.end()
+                             ? 0
+                             : static_cast<double>(p.buckets[static_cast<std::size_t>(it->second)].elements) *
+                                   static_cast<double>(bytes_of(e.gradient_dtype));
     // `elements` holds the running sum until the bucket is laid out.
     if (it == open.end() || (!over.groups.empty() && bytes >= e.bucket_mb * 1e6)) {
       open[key] = static_cast<std::int32_t>(p.buckets.size());
@@ -228,27 +259,7 @@ void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
     gather.ops.push_back(b.make_collective(OpKind::all_gather, bucket.shard_group, bucket.elements, p.precision,
                                            "weights", {bucket.weight_shard, 0, 0}, {bucket.weights, 0, 0}));
     b.set_phase("reduce");
-    TensorRef const whole{bucket.gradients, 0, 0}, sum{bucket.gradient_shard, 0, 0};
-    std::vector<Op> last;
-    for (std::int32_t const over : bucket.reduce_groups) {
-      bool const cut = last.size() > 0;
-      if (over == bucket.shard_group) {
-        reduce.ops.push_back(b.make_collective(OpKind::reduce_scatter, over, bucket.elements, gradient_dtype(p, bucket), "gradients",
-                                               whole, {bucket.reduced, 0, 0}));
-        last.push_back(b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add",
-                                 {{bucket.reduced, 0, 0}}, {sum}));
-        last.back().accumulate = true;
-      } else if (!cut) {
-        reduce.ops.push_back(
-            b.make_collective(OpKind::all_reduce, over, bucket.elements, gradient_dtype(p, bucket), "gradients", whole, whole));
-      } else {
-        // Copies of the shard agree once a step.
-        last.push_back(b.make_collective(OpKind::all_reduce, over, bucket.shard_elements, gradient_dtype(p, bucket), "gradients", sum,
-                                         sum));
-        last.back().when = When::last;
-      }
-    }
-    std::ranges::move(last, std::back_inserter(reduce.ops));
+    std::ranges::move(shard_reduction_ops(p, b, bucket), std::back_inserter(reduce.ops));
   }
   p.segments.push_back(std::move(gather));
   p.segments.push_back(std::move(reduce));
@@ -270,8 +281,8 @@ void reduce_mirrors(StepProgram const& p, GraphBuilder& b, std::int32_t mirror, 
       buckets, {}, [&](Bucket const& bucket) { return p.chunks[static_cast<std::size_t>(bucket.chunk)].piece; });
   for (Bucket const& bucket : buckets) {
     TensorRef const sum = reduced_gradient(bucket);
-    ops.push_back(b.make_collective(OpKind::all_reduce, mirror, bucket.shard_elements, gradient_dtype(p, bucket), "mirror_gradients",
-                                    sum, sum));
+    ops.push_back(b.make_collective(OpKind::all_reduce, mirror, bucket.shard_elements, gradient_dtype(p, bucket),
+                                    "mirror_gradients", sum, sum));
   }
 }
 
@@ -290,7 +301,8 @@ void reduce_tied(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, 
   for (std::size_t i = 1; i < tied.size(); ++i) copy(reduced_gradient(*tied[i]), sum, true);
   std::int32_t const group = groups.at("tied_embedding");
   if (p.groups[static_cast<std::size_t>(group)].members.size() > 1)
-    ops.push_back(b.make_collective(OpKind::all_reduce, group, count, gradient_dtype(p, *tied.front()), "tied_embedding", sum, sum));
+    ops.push_back(b.make_collective(OpKind::all_reduce, group, count, gradient_dtype(p, *tied.front()),
+                                    "tied_embedding", sum, sum));
   for (std::size_t i = 1; i < tied.size(); ++i) copy(sum, reduced_gradient(*tied[i]), false);
 }
 
@@ -317,7 +329,8 @@ std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
     ops.push_back(b.make_op(OpKind::adamw, AdamWShape{bucket.shard_elements}, "adamw", {gradient, factor},
                             {weight, master, {bucket.exp_avg, 0, 0}, {bucket.exp_avg_sq, 0, 0}}));
     if (own_shard || bucket.shard_elements == bucket.elements) continue;
-    ops.push_back(b.make_collective(OpKind::all_gather, bucket.shard_group, bucket.elements, p.precision, "weights", weight, {bucket.weights, 0, 0}));
+    ops.push_back(b.make_collective(OpKind::all_gather, bucket.shard_group, bucket.elements, p.precision, "weights",
+                                    weight, {bucket.weights, 0, 0}));
   }
   return ops;
 }

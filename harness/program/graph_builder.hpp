@@ -8,6 +8,7 @@
 #include "harness/config/experiment.hpp"
 #include "harness/config/yolo.hpp"
 #include "harness/program/context_blocks.hpp"
+#include "harness/program/loss_term.hpp"
 #include "harness/program/replay.hpp"
 #include "harness/program/step_program.hpp"
 
@@ -49,14 +50,6 @@ struct LinearSpec {
 /// Where queries, keys and values lie (or their gradients), each with its row stride.
 struct AttentionParts {
   TensorRef q, k, v;
-};
-
-/// One of the losses of a step: their weighted sum is the step's.
-struct LossTerm {
-  TensorId targets = no_tensor;
-  double weight = 1;
-  std::string name = "loss";
-  bool adds = false;  ///< to the losses before it
 };
 
 /// A norm of vectors that lie side by side in rows (heads, or the first columns of a latent), for its backward pass.

@@ -130,8 +130,8 @@ class Planner {
       reserve(plan_.places[static_cast<std::size_t>(id)], p_.tensors[static_cast<std::size_t>(id)].bytes());
   }
 
-  /// Gathered weights, and gradients before they are cut into shards, of units that are never whole at the same time take
-  /// one another's place.
+  /// Gathered weights, and gradients before they are cut into shards, of units that are never whole at the same time
+  /// take one another's place.
   void share_whole_units() {
     std::vector<SharedBlock> weights, gradients;
     for (Bucket const& bucket : p_.buckets) {
@@ -228,7 +228,8 @@ class Planner {
     }
     // Whoever takes a place waits for those who had it.
     for (auto const& [id, leader] : shared_)
-      plan_.places[static_cast<std::size_t>(id)].first_instance = plan_.places[static_cast<std::size_t>(leader)].first_instance;
+      plan_.places[static_cast<std::size_t>(id)].first_instance =
+          plan_.places[static_cast<std::size_t>(leader)].first_instance;
     for (std::size_t id = 0; id < p_.tensors.size(); ++id)
       if (!is_root(id)) {
         plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];

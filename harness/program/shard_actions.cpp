@@ -55,7 +55,8 @@ void keep_whole(std::vector<Action>& actions, ZeroKeep keep) {
   for (std::size_t i = 0; i < actions.size(); ++i) {
     Span const& span = spans.at({actions[i].kind, actions[i].chunk});
     ActionKind const kind = actions[i].kind;
-    bool const drops = (kind == ActionKind::gather && i != span.first) || (kind == ActionKind::free && i != span.last) ||
+    bool const drops = (kind == ActionKind::gather && i != span.first) ||
+                       (kind == ActionKind::free && i != span.last) ||
                        (kind == ActionKind::reduce && i != span.last && keep == ZeroKeep::all);
     if (!drops) out.push_back(actions[i]);
   }

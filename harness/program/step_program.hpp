@@ -309,7 +309,8 @@ struct Bucket {
   std::vector<std::int32_t> reduce_groups;  ///< groups summed over, in order
   std::int32_t shard_group = -1;            ///< the one of them that shards are spread over; later ones sum shards
   TensorId weights = no_tensor, gradients = no_tensor, master = no_tensor, exp_avg = no_tensor, exp_avg_sq = no_tensor;
-  TensorId weight_shard = no_tensor, gradient_shard = no_tensor, reduced = no_tensor;  ///< ZeRO-3 only
+  TensorId weight_shard = no_tensor;                           ///< ZeRO-3 only
+  TensorId gradient_shard = no_tensor, reduced = no_tensor;  ///< where whole gradients do not outlive a microbatch
   std::int64_t elements = 0;                                                           ///< padded to whole shards
   std::int64_t shard_begin = 0, shard_elements = 0;  ///< what this rank's optimizer owns
   std::int32_t chunk = 0;

@@ -10,10 +10,10 @@ using cell_text::text;
 
 constexpr Column<Row> columns[] = {
     {"cut", "zero_keep", "", CellKind::text,
-     "What ZeRO 3 leaves whole between microbatches: none, weights, or all (gradients too); empty for other stages.",
+     "What ZeRO leaves whole between microbatches: none, weights, or all (gradients too); empty below ZeRO 2.",
      [](Row const& r) {
        ParallelConfig const& cut = r.experiment.parallel;
-       return cut.zero_stage == 3 ? text(to_string(cut.zero_keep)) : std::string();
+       return cut.zero_stage >= 2 ? text(to_string(cut.zero_keep)) : std::string();
      }},
     {"cut", "dropout", "", CellKind::number, "Share of the embedding's and the branches' outputs that is dropped.",
      [](Row const& r) { return text(r.experiment.dropout); }},

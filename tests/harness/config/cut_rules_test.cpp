@@ -233,6 +233,16 @@ TEST(CutRules, StatesAndDetails) {
   EXPECT_TRUE(contains(reasons(model, p), "shard-ranks: 3 does not divide dp 4; legal: 1, 2, 4"));
   p.shard_ranks = 2;
   EXPECT_EQ(reasons(model, p), "");
+  p.zero_keep = ZeroKeep::all;
+  EXPECT_EQ(reasons(model, p), "");
+  p.zero_stage = 2;
+  EXPECT_EQ(reasons(model, p), "");
+  p.zero_keep = ZeroKeep::weights;
+  EXPECT_TRUE(contains(reasons(model, p), "zero-keep: weights given with zero 2, which cuts none; legal: none, or zero 3"));
+  p.zero_keep = ZeroKeep::all;
+  p.zero_stage = 1;
+  EXPECT_TRUE(contains(reasons(model, p), "zero-keep: all given with zero 1, which cuts no gradients; legal: none, or zero 2"));
+  p.zero_keep = ZeroKeep::none;
   p.zero_stage = 0;
   EXPECT_TRUE(contains(reasons(model, p), "zero 0"));
   p = {};

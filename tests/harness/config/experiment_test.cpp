@@ -79,7 +79,7 @@ TEST(Fields, EveryFieldReadsItsOwnText) {
   Experiment sample = parse(
       "--model llama3.1-8b --layers 3 --seq 64 --image-size 448 --classes 10 --micro-batch 2 --global-batch 8 --precision bf16 --gradient-dtype bf16 "
       "--dp 2 --tp 4 "
-      "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --sequence-parallel "
+      "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --zero-keep all --mtp 1 --mtp-weight 0.1 --sequence-parallel "
       "--tp-sync-fraction 0.3 "
       "--tp-overlap chunked --tp-overlap-chunks 2 --dropout 0.1 --clip-grad 1 --schedule zb-h1 --recompute full "
       "--recompute-layers 1 --strategy a.yaml --scope layer "

@@ -90,7 +90,8 @@ TEST(FullSharding, Experts) {
                                    expert_cut(n / 2, 2, 1, 2)};
   if (n > 2) cuts.push_back(expert_cut(n / 2, 1, 2, n / 2)), cuts.push_back(expert_cut(n / 2, 1, 2, 1));
   for (ParallelConfig const& p : cuts)
-    for (ModelConfig const& model : {small_deepseek_moe(4), small_qwen15_moe(4)}) expect_equal_steps(with_experts(model, p), 1);
+    for (ModelConfig const& model : {small_deepseek_moe(4), small_qwen15_moe(4)})
+      expect_equal_steps(with_experts(model, p), 1);
 }
 
 TEST(HybridSharding, Experts) {

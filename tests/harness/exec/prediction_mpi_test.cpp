@@ -1,5 +1,5 @@
-// Layers that predict tokens further ahead, at the end of the model: with the embedding and the head that they share the
-// loss, gradients and weights of the unsharded step.
+// Layers that predict tokens further ahead, at the end of the model: with the embedding and the head that they share
+// the loss, gradients and weights of the unsharded step.
 #include <algorithm>
 
 #include "tests/harness/exec/expect_parity.hpp"
@@ -44,7 +44,8 @@ TEST(MultiTokenPrediction, EveryProduct) {
 }
 
 TEST(MultiTokenPrediction, SchedulesAndShards) {
-  for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe})
+  for (ScheduleKind const schedule :
+       {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe})
     for (int const stage : {0, 1, 3}) {
       ParallelConfig p = cut(ranks() / 2, 1, 2, schedule);
       if (schedule == ScheduleKind::interleaved) p.vpp = 2;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "tests/harness/program/programs.hpp"
 
@@ -158,6 +159,29 @@ TEST(MemoryPlan, ALayerKeepsWhatTheClosedFormSays) {
     c.sequence_parallel = true;
     EXPECT_EQ(kept_per_layer(c), 32 / t * unit + statistics / t + lse / t);
   }
+}
+
+// Of ZeRO 3's units two are whole at a time, this one and the one that is gathered ahead; kept ones all are.
+TEST(MemoryPlan, WholeUnitsTakeOneAnothersPlace) {
+  for (ScheduleKind const schedule : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::dualpipe})
+    for (ZeroKeep const keep : {ZeroKeep::none, ZeroKeep::weights}) {
+      ParallelConfig c = cut(2, 1, 2, schedule);
+      c.zero_stage = 3;
+      c.zero_keep = keep;
+      Experiment const e = small_experiment(small_llama(16), c);
+      StepProgram const p = lower(e, 0);
+      MemoryPlan const plan = plan_memory(p, Replay(p));
+      std::set<std::int64_t> places;
+      for (Bucket const& b : p.buckets) {
+        auto const& place = plan.places[static_cast<std::size_t>(b.weights)];
+        EXPECT_EQ(place.instances, 1) << "the same weights for every microbatch";
+        places.insert(place.offset);
+      }
+      if (keep == ZeroKeep::none)
+        EXPECT_LE(places.size(), 3u);
+      else
+        EXPECT_EQ(places.size(), p.buckets.size());
+    }
 }
 
 TEST(MemoryPlan, LargestTensorsComeFirst) {
