@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <tuple>
 
 #include "kernels/core/error.hpp"
@@ -176,20 +177,42 @@ std::vector<Op> reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket cons
   return ops;
 }
 
+/// Puts each bucket's collectives behind the last op that writes to it. What adds its cut gradient to the shard comes
+/// with the next bucket, so that the collective runs beside the backward pass between them.
 void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucket, std::vector<Op>& backward) {
-  // From the last position back, so that earlier positions stay right.
   std::vector<std::pair<std::size_t, std::int32_t>> places;
   for (auto i = static_cast<std::size_t>(first_bucket); i < p.buckets.size(); ++i)
     if (p.buckets[i].weight_shard == no_tensor)
       places.emplace_back(last_writer(p, p.buckets[i], backward), static_cast<std::int32_t>(i));
-  std::ranges::sort(places, std::greater<>{});
-  for (auto const& [position, index] : places) {
-    Bucket const& bucket = p.buckets[static_cast<std::size_t>(index)];
-    bool const cut = bucket.gradient_shard != no_tensor;
-    std::vector<Op> reductions = cut ? shard_reduction_ops(p, b, bucket) : reduction_ops(p, b, bucket);
-    for (Op& op : reductions) op.part = BackwardPart::weight;
-    backward.insert(backward.begin() + static_cast<std::ptrdiff_t>(position) + 1, reductions.begin(), reductions.end());
+  std::ranges::sort(places);
+  std::vector<Op> out, late;
+  auto place = places.begin();
+  for (std::size_t at = 0; at < backward.size(); ++at) {
+    out.push_back(std::move(backward[at]));
+    for (; place != places.end() && place->first == at; ++place) {
+      std::ranges::move(late, std::back_inserter(out));
+      late.clear();
+      Bucket const& bucket = p.buckets[static_cast<std::size_t>(place->second)];
+      bool const cut = bucket.gradient_shard != no_tensor;
+      for (Op& op : cut ? shard_reduction_ops(p, b, bucket) : reduction_ops(p, b, bucket)) {
+        op.part = BackwardPart::weight;
+        bool const adds = cut && (!late.empty() || !is_communication(op.kind));
+        (adds ? late : out).push_back(std::move(op));
+      }
+    }
   }
+  std::ranges::move(late, std::back_inserter(out));
+  backward = std::move(out);
+}
+
+/// Gradients that come with the input part of a backward pass whose parts run apart.
+std::set<TensorId> early_gradients(StepProgram const& p, std::vector<Op> const& backward) {
+  std::set<TensorId> early;
+  if (!p.schedule.splits_backward()) return early;
+  for (Op const& op : backward)
+    if (op.part == BackwardPart::input)
+      for (TensorRef const& out : op.outputs) early.insert(out.id);
+  return early;
 }
 
 /// Where gradients are cut after every backward, those of a microbatch overwrite, and the shard adds them up. What
@@ -219,11 +242,13 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
                  std::int32_t first_parameter, std::vector<Op>& backward) {
   auto const first_bucket = static_cast<std::int32_t>(p.buckets.size());
   // Backward reaches the last parameter first.
-  std::map<std::tuple<Reduction, bool, bool>, std::int32_t> open;
+  // Whole gradients of a microbatch are kept from part to part of its backward pass, so those of either part lie apart.
+  std::set<TensorId> const early = e.parallel.zero_stage > 1 ? early_gradients(p, backward) : std::set<TensorId>{};
+  std::map<std::tuple<Reduction, bool, bool, bool>, std::int32_t> open;
   for (auto i = static_cast<std::int32_t>(p.parameters.size()); i-- > first_parameter;) {
     Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
     auto const over = reduction_of(p, groups, e, parameter, b.gradient_partial[static_cast<std::size_t>(i)]);
-    auto const key = std::tuple{over, parameter.expert, meets_copy(p, parameter)};
+    auto const key = std::tuple{over, parameter.expert, meets_copy(p, parameter), early.contains(parameter.gradient)};
     auto it = open.find(key);
     double const bytes = it == open.end()
                              ? 0

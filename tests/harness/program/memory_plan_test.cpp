@@ -178,7 +178,7 @@ TEST(MemoryPlan, WholeUnitsTakeOneAnothersPlace) {
         places.insert(place.offset);
       }
       if (keep == ZeroKeep::none)
-        EXPECT_LE(places.size(), 3u);
+        EXPECT_LE(places.size(), 4u) << "of two buckets each where the parts of backward have buckets of their own";
       else
         EXPECT_EQ(places.size(), p.buckets.size());
     }
