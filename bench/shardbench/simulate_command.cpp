@@ -19,7 +19,7 @@ constexpr std::size_t listed_labels = 8;
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-void print_parts(ReportRow const& r) {
+void print_parts(ReportRow const& r, Prediction const& p) {
   double const step = *r.step_ms_p50;
   auto const line = [&](std::string const& what, double ms) {
     fmt::print("  {:<44}{:>12.2f} ms {:>6.1f}%\n", what, ms, percent(ms, step));
@@ -32,7 +32,39 @@ void print_parts(ReportRow const& r) {
       line(fmt::format("{} communication waited for, of {:.2f} ms", to_string(lane), *all[lane]), *exposed[lane]);
   }
   line("pipeline bubble", *r.bubble_ms);
-  line("other idle time (host, fixed time of a step)", *r.idle_ms - *r.bubble_ms);
+  double tail = 0;
+  for (StageTimeline const& stage : p.result.stages)
+    tail += (p.result.step_ms - stage.end_ms) / static_cast<double>(p.result.stages.size());
+  tail = std::min(tail, *r.idle_ms - *r.bubble_ms);
+  if (r.experiment.parallel.pp > 1) line("done before the slowest stage", tail);
+  line("other idle time (host, fixed time of a step)", std::max(*r.idle_ms - *r.bubble_ms - tail, 0.0));
+}
+
+/// What the largest loss is, and which knob works on it.
+void print_reason(ReportRow const& r) {
+  Experiment const& e = r.experiment;
+  double const step = *r.step_ms_p50, idle = *r.idle_ms;
+  Lane worst = Lane::tp;
+  PerAxis exposed = r.exposed_axis_ms;
+  for (Lane const lane : {Lane::cp, Lane::ep, Lane::dp, Lane::pp})
+    if (exposed[lane].value_or(0) > exposed[worst].value_or(0)) worst = lane;
+  double const waited = exposed[worst].value_or(0);
+  if (std::max(idle, waited) < 0.05 * step) return;
+  if (waited > idle) {
+    fmt::print("most lost to {} communication that nothing hides: {:.1f}% of the step\n", to_string(worst),
+               percent(waited, step));
+    return;
+  }
+  if (e.parallel.pp > 1)
+    fmt::print(
+        "most lost to the pipeline: {} stages with {} microbatches stand still for {:.1f}% of the step; more "
+        "microbatches (--global-batch), fewer stages or {} shrink it\n",
+        e.parallel.pp, e.microbatches(), percent(idle, step),
+        e.parallel.vpp > 1 ? "more chunks (--vpp)" : "--vpp 2 and more");
+  else
+    fmt::print(
+        "most lost to the host: the device stands still for {:.1f}% of the step; larger microbatches shrink it\n",
+        percent(idle, step));
 }
 
 void print_labels(Prediction const& p, std::size_t stage) {
@@ -53,23 +85,25 @@ void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memo
              e.model.layers, e.seq, e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp,
              e.microbatches(), to_string(e.precision));
   fmt::print("on        {} ({}), stack {}; simulated\n", r.system, r.device, r.software_stack);
-  fmt::print("step      {:.2f} ms, {} tokens/s, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g}\n",
-             *r.step_ms_p50, grouped(*r.tokens_per_s), *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct,
-             *r.peak_tflops);
-  print_parts(r);
+  bool const images = e.model.vision || e.model.yolo;
+  fmt::print("step      {:.2f} ms, {} {}/s, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g}\n", *r.step_ms_p50,
+             grouped(images ? *r.samples_per_s : *r.tokens_per_s), images ? "images" : "tokens",
+             *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops);
+  print_parts(r, p);
+  print_reason(r);
   std::size_t slowest = 0;
   for (std::size_t i = 0; i < p.result.stages.size(); ++i)
     if (p.result.stages[i].compute_ms > p.result.stages[slowest].compute_ms) slowest = i;
   print_labels(p, slowest);
   fmt::print(
-      "memory    {} of {} on stage {} (parameters {}, gradients {}, optimizer {}, activations {}, reserved {})\n",
+      "memory    {} of {} on stage {} (parameters {}, gradients {}, optimizer {}, buffers {}, activations kept for "
+      "backward {}, temporaries {}, reserved {})\n",
       bytes_text(memory.needed_bytes), bytes_text(memory.capacity_bytes), memory.stage,
       bytes_text(memory.parameter_bytes), bytes_text(memory.gradient_bytes), bytes_text(memory.optimizer_bytes),
-      bytes_text(memory.activation_bytes), bytes_text(memory.reserved_bytes));
+      bytes_text(memory.buffer_bytes), bytes_text(memory.activation_bytes), bytes_text(memory.temporary_bytes),
+      bytes_text(memory.reserved_bytes));
   if (!r.reason.empty()) fmt::print("problem   {}\n", r.reason);
-  if (!memory.fits())
-    fmt::print("change    {}\n",
-               change.empty() ? "no single knob makes it fit; use more ranks" : "fits with " + change);
+  if (!memory.fits() && change.empty()) fmt::print("change    no single knob makes it fit; use more ranks\n");
 }
 
 void write_spans(std::string const& path, Experiment const& e, Prediction const& p) {

@@ -320,7 +320,6 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.gap_us = s.number_or("gap_us", 0, 0, 1e4);
   k.host_us = s.number_or("host_us", 0, 0, 1e5);
   k.host_awaits_messages = s.flag_or("host_awaits_messages", false);
-  k.host_awaits_collectives = s.flag_or("host_awaits_collectives", false);
   k.collective_host_us = s.number_or("collective_host_us", 0, 0, 1e5);
   k.softmax_multiple = static_cast<std::int64_t>(s.number_or("softmax_multiple", 1, 1, 1024));
   k.unfused_softmax_launches = static_cast<std::int64_t>(s.number_or("unfused_softmax_launches", 0, 0, 100));

@@ -111,7 +111,6 @@ struct SoftwareStack {
   double gap_us = 0;                     ///< pause between kernels beyond the device's own
   double host_us = 0;                    ///< time of the host to launch one of our operations; the device waits for it
   bool host_awaits_messages = false;     ///< the host loses its lead at each pipeline message
-  bool host_awaits_collectives = false;  ///< and at each tensor-parallel collective
   double collective_host_us = 0;         ///< time of the host to launch a tensor-parallel collective
   std::int64_t softmax_multiple = 1;     ///< the fused softmax takes only multiples of so many heads x samples
   std::int64_t unfused_softmax_launches = 0;  ///< our operations whose launches stand for the unfused softmax's

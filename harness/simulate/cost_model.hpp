@@ -34,7 +34,6 @@ class CostModel final : public DurationModel {
   }
   double issue_ms(StepProgram const&, Op const& op) const override;
   bool host_awaits_messages() const override { return stack_.host_awaits_messages; }
-  bool host_awaits_collectives() const override { return stack_.host_awaits_collectives; }
 
   /// One message between two ranks; over a slower level it may be cut over `tp` ranks and gathered by them there.
   double message_ms(std::int64_t from, std::int64_t to, double bytes,

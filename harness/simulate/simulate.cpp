@@ -65,8 +65,7 @@ class StagePlayer {
         tracker_(static_cast<std::size_t>(plan_.instance_count)),
         options_(options),
         slowdown_(durations.slowdown_beside_communication()),
-        host_awaits_(durations.host_awaits_messages()),
-        host_awaits_collectives_(durations.host_awaits_collectives()) {
+        host_awaits_(durations.host_awaits_messages()) {
     std::vector<bool> used(program.segments.size());
     for (Run const& run : replay_.runs())
       if (run.segment) used[index_of(*run.segment)] = true;
@@ -213,7 +212,7 @@ class StagePlayer {
       double const ready = ready_time(play, run.microbatch);
       if (ready < 0) return false;
       auto const s = static_cast<std::size_t>(play.stream);
-      host_ = std::max(host_, host_awaits() ? ready : 0) + play.issue;
+      host_ = std::max(host_, host_awaits_ && awaits_message() ? ready : 0) + play.issue;
       double const start = std::max({free_[s], ready, host_});
       double const end = end_of(play, start, play.duration[run.adds(*play.op) ? 1 : 0]);
       if (s == 0) {
@@ -230,12 +229,8 @@ class StagePlayer {
     return true;
   }
 
-  /// Whether the host, too, stops at what the op waits for.
-  bool host_awaits() const {
-    if (!host_awaits_ && !host_awaits_collectives_) return false;
-    return std::ranges::any_of(waits_, [&](auto const& w) {
-      return (host_awaits_ && w.stream >= first_receive) || (host_awaits_collectives_ && w.stream == StreamId::tp);
-    });
+  bool awaits_message() const {
+    return std::ranges::any_of(waits_, [](auto const& w) { return w.stream >= first_receive; });
   }
 
   /// When an op that starts now is over: compute is slower beside communication; communication shares its links with
@@ -305,7 +300,7 @@ class StagePlayer {
   std::vector<Message> messages_;
   StageTimeline line_;
   double slowdown_ = 0, host_ = 0;
-  bool host_awaits_ = false, host_awaits_collectives_ = false;
+  bool host_awaits_ = false;
   std::vector<double> links_;  ///< until when each is full
   std::size_t run_ = 0, op_ = 0;
   std::int64_t events_ = 0;

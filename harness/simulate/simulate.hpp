@@ -28,8 +28,6 @@ class DurationModel {
   virtual double issue_ms(StepProgram const&, Op const&) const { return 0; }
   /// Whether the host, too, waits where compute awaits a message, and so loses its lead.
   virtual bool host_awaits_messages() const { return false; }
-  /// The same where compute awaits a tensor-parallel collective.
-  virtual bool host_awaits_collectives() const { return false; }
 };
 
 struct SimulationOptions {

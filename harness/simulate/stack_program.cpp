@@ -149,6 +149,40 @@ void keep_leaving_masks(StepProgram& p, double bytes) {
   }
 }
 
+bool runs_backward(Segment const& s) {
+  return s.kind == ActionKind::backward || s.kind == ActionKind::backward_input ||
+         s.kind == ActionKind::backward_weight;
+}
+
+/// A stack whose linear layers run in fp8 keeps their inputs as the casts it made of them: what forward writes and
+/// backward hands to products alone takes a byte an element. (Its weights are two such copies, one transposed, and so
+/// take what bf16 takes.)
+void keep_casts(StepProgram& p, Dtype linear) {
+  std::vector<bool> written(p.tensors.size()), product(p.tensors.size()), other(p.tensors.size());
+  auto const mark = [&](std::vector<bool>& set, TensorRef const& ref) {
+    if (ref.valid()) set[static_cast<std::size_t>(p.storage_of(ref.id))] = true;
+  };
+  for (Segment const& s : p.segments)
+    for (Op const& op : s.ops) {
+      bool const multiplies = op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm;
+      // What sequence parallelism cut is gathered for the product.
+      bool const gathers = op.kind == OpKind::all_gather && op.stream == StreamId::tp;
+      if (s.kind == ActionKind::forward && op.layer >= 0)
+        for (TensorRef const& ref : op.outputs) mark(written, ref);
+      if (!runs_backward(s)) continue;
+      for (TensorRef const& ref : op.inputs)
+        mark(multiplies && op.layer >= 0 ? product : gathers ? written : other, ref);
+    }
+  for (Chunk const& chunk : p.chunks)
+    for (TensorId const id : {chunk.input, chunk.output})
+      if (id != no_tensor) other[static_cast<std::size_t>(p.storage_of(id))] = true;
+  for (std::size_t id = 0; id < p.tensors.size(); ++id) {
+    Tensor& t = p.tensors[id];
+    bool const activation = t.role == TensorRole::activation || t.role == TensorRole::temporary;
+    if (activation && written[id] && product[id] && !other[id] && t.dtype == p.precision) t.dtype = linear;
+  }
+}
+
 }  // namespace
 
 StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
@@ -166,6 +200,8 @@ StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
     keeper.keep("kept_output", OpKind::attention_forward, OpKind::attention_backward, false, [&](Op const& op) {
       return recomputed_output(program, op) * static_cast<double>(bytes_of(program.precision));
     });
+  if (stack.linear_precision == Dtype::fp8 && program.precision == Dtype::bf16)
+    keep_casts(program, stack.linear_precision);
   return program;
 }
 

@@ -165,6 +165,47 @@ TEST(Prediction, ASlowHostSetsTheFloorOfASmallModel) {
   EXPECT_NEAR(p.step_ms, static_cast<double>(launched), 0.05 * static_cast<double>(launched));
 }
 
+// Megatron-LM's fused softmax takes multiples of 4 heads x samples: with 2 heads a rank, one sample costs more launches
+// than two do; and each tensor-parallel collective is a launch of its own.
+TEST(Prediction, LaunchesOfAnUnfusedSoftmaxAndOfCollectivesCount) {
+  SoftwareStack stack = load_stack("megatron-deepspeed-node");
+  stack.host_us = 1000, stack.collective_host_us = 100, stack.step_ms = 0;
+  auto const host_ms = [&](char const* micro_batch) {
+    Experiment const e = experiment_of({{"model", "gpt2"},
+                                        {"layers", "2"},
+                                        {"seq", "128"},
+                                        {"tp", "6"},
+                                        {"precision", "bf16"},
+                                        {"micro-batch", micro_batch}});
+    CostModel const model(load_system("a100-80gb-sxm"), stack);
+    StepProgram const program = lower(e, 0);
+    double total = 0;
+    for (Segment const& s : program.segments)
+      for (Op const& op : s.ops) total += model.issue_ms(program, op);
+    return total;
+  };
+  // 2 layers, forward and backward of attention, 3 more launches each.
+  EXPECT_NEAR(host_ms("1") - host_ms("2"), 2 * 2 * 3 * 1.0, 1e-9);
+  double const with = host_ms("2");
+  stack.collective_host_us = 0;
+  EXPECT_GT(with, host_ms("2") + 2 * 4 * 0.1 - 1e-9);
+}
+
+// Inputs of linear layers are kept as fp8 casts where those run in fp8: norms' outputs and the activation's, a byte
+// each.
+TEST(Memory, Fp8LayersKeepTheirInputsInOneByte) {
+  Experiment const e = experiment_of(
+      {{"model", "llama3.1-8b"}, {"layers", "4"}, {"seq", "2048"}, {"scope", "layer"}, {"precision", "bf16"}});
+  SoftwareStack const bf16 = load_stack("te-2025");
+  SoftwareStack fp8 = bf16;
+  fp8.linear_precision = Dtype::fp8;
+  SystemProfile const system = load_system("h100-sxm");
+  auto const kept = [&](SoftwareStack const& stack) {
+    return memory_fit({with_stack(lower(e, 0), stack)}, system, stack).activation_bytes;
+  };
+  EXPECT_NEAR(kept(bf16) - kept(fp8), 4 * 2048.0 * (4096 + 4096 + 14336), 1);
+}
+
 /// Fixed times, with tensor- and data-parallel communication on one link or on two.
 class OnLinks final : public DurationModel {
  public:
