@@ -104,9 +104,10 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
   }
   std::string const name = fmt::format("bucket{}", index);
   bool const gathered = e.parallel.zero_stage == 3 && sharded;
-  // From ZeRO 2 on the whole gradient is a microbatch's, unless it is kept; ZeRO 3 kept ones are cut at the end.
+  // From ZeRO 2 on the whole gradient is a microbatch's, unless it is kept; ZeRO 3 kept ones are cut at the end. Where the
+  // parts of a backward pass run apart, ZeRO 2 keeps them too.
   bool const kept = e.parallel.zero_keep == ZeroKeep::all,
-             cut = sharded && (gathered || (e.parallel.zero_stage == 2 && !kept));
+             cut = sharded && (gathered || (e.parallel.zero_stage == 2 && !kept && !p.schedule.splits_backward()));
   bucket.weights = root(p, b, name + ".weights", gathered ? TensorRole::activation : TensorRole::parameter, p.precision,
                         bucket.elements, bucket.chunk);
   bucket.gradients = root(p, b, name + ".gradients", cut && !kept ? TensorRole::activation : TensorRole::gradient,
