@@ -104,10 +104,9 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
   }
   std::string const name = fmt::format("bucket{}", index);
   bool const gathered = e.parallel.zero_stage == 3 && sharded;
-  // From ZeRO 2 on the whole gradient is a microbatch's, unless it is kept; ZeRO 3 kept ones are cut at the end. Where the
-  // parts of a backward pass run apart, ZeRO 2 keeps them too.
+  // From ZeRO 2 on the whole gradient is a microbatch's, unless it is kept; ZeRO 3 kept ones are cut at the end.
   bool const kept = e.parallel.zero_keep == ZeroKeep::all,
-             cut = sharded && (gathered || (e.parallel.zero_stage == 2 && !kept && !p.schedule.splits_backward()));
+             cut = sharded && (gathered || (e.parallel.zero_stage == 2 && !kept));
   bucket.weights = root(p, b, name + ".weights", gathered ? TensorRole::activation : TensorRole::parameter, p.precision,
                         bucket.elements, bucket.chunk);
   bucket.gradients = root(p, b, name + ".gradients", cut && !kept ? TensorRole::activation : TensorRole::gradient,
@@ -209,7 +208,8 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
 /// Gradients that come with the input part of a backward pass whose parts run apart.
 std::set<TensorId> early_gradients(StepProgram const& p, std::vector<Op> const& backward) {
   std::set<TensorId> early;
-  if (!p.schedule.splits_backward()) return early;
+  ScheduleKind const kind = p.schedule.kind;  // the orders are not the program's
+  if (kind != ScheduleKind::zb_h1 && kind != ScheduleKind::zb_v && kind != ScheduleKind::dualpipe) return early;
   for (Op const& op : backward)
     if (op.part == BackwardPart::input)
       for (TensorRef const& out : op.outputs) early.insert(out.id);
