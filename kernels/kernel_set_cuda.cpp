@@ -5,11 +5,10 @@
 namespace shardbench {
 
 KernelSet const& cuda_kernels() {
-  static KernelSet const set{
-      .name = "cuda",
-      .attention_kernel = "query-blocks",
+  static KernelSet const set{.name = "cuda",
+                             .attention_kernel = "query-blocks",
 #define SHARDBENCH_ENTRY(name, Args) .name = cuda::name,
-      SHARDBENCH_EACH_KERNEL(SHARDBENCH_ENTRY)
+                             SHARDBENCH_EACH_KERNEL(SHARDBENCH_ENTRY)
 #undef SHARDBENCH_ENTRY
   };
   return set;

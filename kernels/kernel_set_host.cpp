@@ -6,11 +6,10 @@
 namespace shardbench {
 
 KernelSet const& host_kernels() {
-  static KernelSet const set = {
-      .name = "host",
-      .attention_kernel = "blocked online softmax (BLAS)",
+  static KernelSet const set = {.name = "host",
+                                .attention_kernel = "blocked online softmax (BLAS)",
 #define SHARDBENCH_ENTRY(name, Args) .name = enqueue_on_host<Args, host::name>,
-      SHARDBENCH_EACH_KERNEL(SHARDBENCH_ENTRY)
+                                SHARDBENCH_EACH_KERNEL(SHARDBENCH_ENTRY)
 #undef SHARDBENCH_ENTRY
   };
   host::open_blas();  // here, on the thread that sets up: opening it changes the environment

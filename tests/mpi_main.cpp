@@ -13,11 +13,13 @@ namespace {
 class FailurePrinter final : public testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int rank) : rank_(rank) {}
-  void OnTestStart(testing::TestInfo const& test) override { test_ = std::string(test.test_suite_name()) + "." + test.name(); }
+  void OnTestStart(testing::TestInfo const& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(testing::TestPartResult const& result) override {
     if (!result.failed()) return;
-    std::fprintf(stderr, "rank %d, %s: %s:%d: %s\n", rank_, test_.c_str(),
-                 result.file_name() ? result.file_name() : "", result.line_number(), result.message());
+    std::fprintf(stderr, "rank %d, %s: %s:%d: %s\n", rank_, test_.c_str(), result.file_name() ? result.file_name() : "",
+                 result.line_number(), result.message());
   }
 
  private:

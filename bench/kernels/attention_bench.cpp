@@ -58,8 +58,10 @@ struct AttentionBuffers {
   }
   /// The output takes in one over other keys: what a ring does between its steps.
   AttentionMergeArgs merge() const {
-    return {shape.seq_q, shape.batch, shape.heads, shape.value_dim, {out.data(), q_width}, {dout.data(), q_width},
-            log_sum_exp.floats(), log_sum_exp.floats(), 0, shape.dtype};
+    return {shape.seq_q,          shape.batch,           shape.heads,
+            shape.value_dim,      {out.data(), q_width}, {dout.data(), q_width},
+            log_sum_exp.floats(), log_sum_exp.floats(),  0,
+            shape.dtype};
   }
   AttentionCostShape cost() const {
     double const pairs = visible_pairs({shape.seq_q, shape.seq_k, true, 0, 0});

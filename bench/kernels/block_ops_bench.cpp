@@ -95,11 +95,12 @@ void bench_embedding(benchmark::State& state, ModelShape const& model, std::int6
   Buffer const weight(backward ? Dtype::f32 : dtype, rows * model.hidden), out(dtype, tokens() * model.hidden);
   if (backward) {
     EmbeddingBackwardArgs const args{ids.ids(), out.data(), weight.floats(), tokens(), rows, model.hidden, 0,
-                                     true,       dtype};
+                                     true,      dtype};
     time_kernel(state, bench_kernels().embedding_backward, args,
                 embedding_backward_cost(tokens(), rows, model.hidden, dtype, true));
   } else {
-    EmbeddingForwardArgs const args{ids.ids(), weight.data(), out.data(), tokens(), rows, model.hidden, 0, false, dtype};
+    EmbeddingForwardArgs const args{ids.ids(), weight.data(), out.data(), tokens(), rows, model.hidden,
+                                    0,         false,         dtype};
     time_kernel(state, bench_kernels().embedding_forward, args, embedding_forward_cost(tokens(), model.hidden, dtype));
   }
 }
@@ -125,7 +126,8 @@ void bench_cross_entropy(benchmark::State& state, ModelShape const& model, std::
   } else {
     kernels.cross_entropy_sum(bench_stream(), {shape, maximum.floats(), sums.floats()});
     CrossEntropyBackwardArgs const args{shape, maximum.floats(), sums.floats(), dlogits.data(), 1.0f};
-    time_kernel(state, kernels.cross_entropy_backward, args, cross_entropy_backward_cost(loss_tokens(), columns, dtype));
+    time_kernel(state, kernels.cross_entropy_backward, args,
+                cross_entropy_backward_cost(loss_tokens(), columns, dtype));
   }
 }
 

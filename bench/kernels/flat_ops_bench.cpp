@@ -60,7 +60,8 @@ void bench_scale(benchmark::State& state, std::int64_t count, Dtype dtype) {
 }
 
 void bench_dropout(benchmark::State& state, std::int64_t cols, Dtype dtype) {
-  Buffer const x(dtype, tokens() * cols), residual(dtype, tokens() * cols), positions(Dtype::f32, tokens());  // any bits will do
+  Buffer const x(dtype, tokens() * cols), residual(dtype, tokens() * cols),
+      positions(Dtype::f32, tokens());  // any bits will do
   DropoutArgs args;
   args.x = x.data(), args.residual = residual.data(), args.out = x.data();
   args.rows = args.seq = tokens(), args.cols = cols, args.rate = 0.1f;

@@ -15,8 +15,8 @@ namespace shardbench::bench {
 struct ModelShape {
   char const* name;
   std::int64_t hidden, ffn, heads, kv_heads, head_dim, vocab;
-  bool gated;                               ///< Llama's RMSNorm, RoPE and SwiGLU instead of GPT's LayerNorm and GELU
-  std::int64_t host_tokens, host_seq;       ///< chosen so that every benchmark takes under half a second on one core
+  bool gated;                          ///< Llama's RMSNorm, RoPE and SwiGLU instead of GPT's LayerNorm and GELU
+  std::int64_t host_tokens, host_seq;  ///< chosen so that every benchmark takes under half a second on one core
 };
 
 /// GPT-2 (its vocabulary padded to a multiple of 128) and the Llama 3 sizes.

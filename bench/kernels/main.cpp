@@ -73,7 +73,9 @@ class TableReporter final : public benchmark::BenchmarkReporter {
 
  private:
   double peak_of(std::string_view name) const {
-    return name.ends_with("/fp32") ? peaks_.fp32_tflops : name.ends_with("/bf16") ? peaks_.bf16_tflops : peaks_.fp8_tflops;
+    return name.ends_with("/fp32")   ? peaks_.fp32_tflops
+           : name.ends_with("/bf16") ? peaks_.bf16_tflops
+                                     : peaks_.fp8_tflops;
   }
   GpuPeaks peaks_;
 };

@@ -22,8 +22,8 @@ void bench_decode(benchmark::State& state, ModelShape const& model, std::int64_t
   args.k = {first, 2 * kv_width};
   args.v = {first + kv_width * static_cast<std::int64_t>(bytes_of(dtype)), 2 * kv_width};
   args.out = {out.data(), width};
-  AttentionCostShape const cost{1, context, 1, s.heads, s.kv_heads, s.head_dim, s.value_dim,
-                                static_cast<double>(context), dtype};
+  AttentionCostShape const cost{
+      1, context, 1, s.heads, s.kv_heads, s.head_dim, s.value_dim, static_cast<double>(context), dtype};
   time_kernel(state, bench_kernels().attention_forward, args, attention_forward_cost(cost));
 }
 

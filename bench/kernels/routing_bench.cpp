@@ -57,12 +57,12 @@ struct Routing {
     return {x.data(), rows.ids(), nullptr, sorted.data(), tokens, shape.rule.top_k, 1, shape.hidden, entries, type};
   }
   UnpermuteArgs unpermute() {
-    return {sorted.data(), rows.ids(), weights.floats(), x.data(), tokens, shape.rule.top_k, 1, shape.hidden,
-            entries,       type};
+    return {sorted.data(),    rows.ids(), weights.floats(), x.data(), tokens,
+            shape.rule.top_k, 1,          shape.hidden,     entries,  type};
   }
   CombineWeightsArgs combine() {
-    return {x.data(), sorted.data(), rows.ids(), weights.floats(), tokens, shape.rule.top_k, 1, shape.hidden,
-            entries,  type};
+    return {x.data(),     sorted.data(), rows.ids(), weights.floats(), tokens, shape.rule.top_k, 1,
+            shape.hidden, entries,       type};
   }
 
   static std::vector<std::int32_t> zeros(std::int64_t count) {
@@ -85,13 +85,11 @@ void add_shape(RoutedShape const& s, Dtype dtype) {
   OpCost const moved = permute_cost(t, sorted, s.hidden, dtype);
   add("router_forward", [&s, &k, dtype](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.router_forward, r.forward(),
-                router_cost(tokens, s.rule.experts, s.rule.top_k, dtype));
+    time_kernel(state, k.router_forward, r.forward(), router_cost(tokens, s.rule.experts, s.rule.top_k, dtype));
   });
   add("router_backward", [&s, &k, dtype](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.router_backward, r.backward(),
-                router_cost(tokens, s.rule.experts, s.rule.top_k, dtype, true));
+    time_kernel(state, k.router_backward, r.backward(), router_cost(tokens, s.rule.experts, s.rule.top_k, dtype, true));
   });
   add("expert_rows", [&s, &k, dtype, sorted](benchmark::State& state) {
     Routing r(s, dtype);

@@ -13,7 +13,8 @@ struct MapShape {
   WindowShape window() const { return {size, size, images, channels, kernel, stride, padding}; }
 };
 
-constexpr MapShape convolutions[] = {{"yolo26n.stem", 320, 16, 3, 2, 1}, {"yolo26n.p3", 80, 64, 3, 2, 1}, {"vit.patch14", 224, 3, 14, 14, 0}};
+constexpr MapShape convolutions[] = {
+    {"yolo26n.stem", 320, 16, 3, 2, 1}, {"yolo26n.p3", 80, 64, 3, 2, 1}, {"vit.patch14", 224, 3, 14, 14, 0}};
 constexpr MapShape depthwise_map{"yolo26n.p3", 80, 64, 3, 1, 1};
 constexpr MapShape pool_map{"yolo26n.p5", 20, 128, 5, 1, 2};
 

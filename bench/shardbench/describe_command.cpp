@@ -16,9 +16,10 @@ namespace {
 void print_images(Experiment const& e) {
   ModelConfig const& m = e.model;
   if (m.yolo)
-    fmt::print("images of {} px, {} classes; forward pass {} an image with both heads; gradients of the outputs are drawn "
-               "(no detection loss), batch norm sees one microbatch of one rank\n",
-               m.yolo->image_size, m.yolo->classes, flops_text(static_cast<double>(yolo_flops(*m.yolo, true))));
+    fmt::print(
+        "images of {} px, {} classes; forward pass {} an image with both heads; gradients of the outputs are drawn "
+        "(no detection loss), batch norm sees one microbatch of one rank\n",
+        m.yolo->image_size, m.yolo->classes, flops_text(static_cast<double>(yolo_flops(*m.yolo, true))));
   if (!m.vision) return;
   VisionConfig const& v = *m.vision;
   fmt::print("images of {} px in patches of {} px{}, {}\n", v.image_size, v.patch_size,

@@ -22,11 +22,15 @@ Json traffic_json(StepTotals const& totals) {
 Json memory_json(StepTotals const& t) {
   Json largest = Json::array();
   for (auto const& [name, bytes] : t.largest_tensors) largest.push_back({{"name", name}, {"bytes", bytes}});
-  return {{"stage", t.fullest_stage},           {"parameter_bytes", t.parameter_bytes},
-          {"gradient_bytes", t.gradient_bytes}, {"optimizer_bytes", t.optimizer_bytes},
-          {"buffer_bytes", t.buffer_bytes},     {"activation_bytes", t.activation_bytes},
+  return {{"stage", t.fullest_stage},
+          {"parameter_bytes", t.parameter_bytes},
+          {"gradient_bytes", t.gradient_bytes},
+          {"optimizer_bytes", t.optimizer_bytes},
+          {"buffer_bytes", t.buffer_bytes},
+          {"activation_bytes", t.activation_bytes},
           {"kv_cache_bytes", t.kv_cache_bytes},
-          {"peak_bytes", t.peak_bytes},         {"microbatches_in_flight", t.microbatches_in_flight},
+          {"peak_bytes", t.peak_bytes},
+          {"microbatches_in_flight", t.microbatches_in_flight},
           {"largest_tensors", largest}};
 }
 

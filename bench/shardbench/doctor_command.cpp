@@ -53,8 +53,9 @@ void print_mpi(Lines& wrong) {
   }
   auto const aware = MpiProcess::cuda_aware();
   say("cuda mpi", fmt::format("{}; GPUs talk through NCCL, MPI only brings them together",
-                              !aware ? "MPI does not say whether it takes GPU memory"
-                                     : *aware ? "MPI takes GPU memory" : "MPI takes no GPU memory"));
+                              !aware   ? "MPI does not say whether it takes GPU memory"
+                              : *aware ? "MPI takes GPU memory"
+                                       : "MPI takes no GPU memory"));
   std::string const mpirun = find_program("mpirun"), srun = find_program("srun");
   say("launcher", mpirun.empty() ? "MISSING: no mpirun on PATH" : mpirun);
   if (mpirun.empty()) wrong.push_back("no mpirun on PATH: only --ranks 1 runs (scripts/setup.sh installs Open MPI)");
@@ -80,8 +81,10 @@ std::string first_line_of(std::filesystem::path const& path) {
 
 void print_toolkit() {
   std::string nvcc = find_program("nvcc");
-  for (std::string const& home : {std::string(std::getenv("CUDA_HOME") ? std::getenv("CUDA_HOME") : ""), std::string("/usr/local/cuda")})
-    if (std::error_code none; nvcc.empty() && std::filesystem::exists(home + "/bin/nvcc", none)) nvcc = home + "/bin/nvcc";
+  for (std::string const& home :
+       {std::string(std::getenv("CUDA_HOME") ? std::getenv("CUDA_HOME") : ""), std::string("/usr/local/cuda")})
+    if (std::error_code none; nvcc.empty() && std::filesystem::exists(home + "/bin/nvcc", none))
+      nvcc = home + "/bin/nvcc";
   say("toolkit", nvcc.empty() ? "none found; needed only to build the CUDA back end (scripts/setup.sh --cuda)" : nvcc);
   std::string const driver = first_line_of("/proc/driver/nvidia/version");
   say("driver", driver.empty() ? "no NVIDIA kernel module is loaded" : driver);
@@ -96,7 +99,8 @@ int print_gpus(std::size_t count, Lines& wrong) {
     DeviceState const state = gpu.device().state();
     int const links = gpu.nvlinks();
     most_links = std::max(most_links, links);
-    std::string text = fmt::format("{}, {}, {} free", info.name, bytes_text(info.memory_bytes), bytes_text(info.free_memory_bytes));
+    std::string text =
+        fmt::format("{}, {}, {} free", info.name, bytes_text(info.memory_bytes), bytes_text(info.free_memory_bytes));
     if (state.clock_mhz) text += fmt::format(", {:.0f} MHz", *state.clock_mhz);
     if (state.power_w) text += fmt::format(", {:.0f} W", *state.power_w);
     text += links < 0 ? ", NVLink unknown (no NVML)" : fmt::format(", {} NVLinks up", links);
@@ -105,7 +109,8 @@ int print_gpus(std::size_t count, Lines& wrong) {
       wrong.push_back(fmt::format("GPU {} has its clock held down: {}", i, state.throttle_reasons));
     constexpr double spare = 0.1;
     if (info.free_memory_bytes < (1 - spare) * info.memory_bytes)
-      wrong.push_back(fmt::format("GPU {} has {} in use by others", i, bytes_text(info.memory_bytes - info.free_memory_bytes)));
+      wrong.push_back(
+          fmt::format("GPU {} has {} in use by others", i, bytes_text(info.memory_bytes - info.free_memory_bytes)));
   }
   return most_links;
 }

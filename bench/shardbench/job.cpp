@@ -73,8 +73,9 @@ GpuChoice Job::choose(DeviceKind kind, bool share) {
 
 void Job::set_nccl(Setup const& next) {
   if (nccl_setup_ && (nccl_setup_->nccl != next.nccl || nccl_setup_->share_gpu != next.share_gpu))
-    throw IllegalConfig(fmt::format("nccl: started in this job with {}, and it reads its options once; run it by itself",
-                                    in_words(text_of(nccl_setup_->nccl, nccl_setup_->share_gpu))));
+    throw IllegalConfig(
+        fmt::format("nccl: started in this job with {}, and it reads its options once; run it by itself",
+                    in_words(text_of(nccl_setup_->nccl, nccl_setup_->share_gpu))));
   nccl_setup_ = next;
   apply(nccl_environment(next.nccl));
   if (next.share_gpu) apply(shared_gpu_environment(world_->rank()));

@@ -107,9 +107,8 @@ std::vector<OpsSample> merge_ranks(std::vector<std::vector<OpsSample>> const& ra
 std::string to_lines(std::vector<OpsSample> const& samples) {
   std::string lines;
   for (OpsSample const& s : samples)
-    lines += fmt::format("{}\t{}\t{}\t{}\t{} {} {} {:.17g} {:.17g} {:.17g} {:.17g}\n", s.label, s.kind, s.phase,
-                         s.axis, static_cast<int>(s.op), s.group_ranks, s.count, s.bytes, s.flops, s.p50_us,
-                         s.total_ms);
+    lines += fmt::format("{}\t{}\t{}\t{}\t{} {} {} {:.17g} {:.17g} {:.17g} {:.17g}\n", s.label, s.kind, s.phase, s.axis,
+                         static_cast<int>(s.op), s.group_ranks, s.count, s.bytes, s.flops, s.p50_us, s.total_ms);
   return lines;
 }
 

@@ -12,8 +12,8 @@ namespace shardbench {
 struct OpsSample {
   std::string label, kind, phase, axis;
   OpKind op = OpKind::gemm;
-  std::int64_t group_ranks = 0;                          ///< ranks of the communication's group, 0 for compute
-  std::int64_t count = 0;                                ///< calls in one step
+  std::int64_t group_ranks = 0;                           ///< ranks of the communication's group, 0 for compute
+  std::int64_t count = 0;                                 ///< calls in one step
   double bytes = 0, flops = 0, p50_us = 0, total_ms = 0;  ///< a call's bytes, FLOPs and time; one step's time
 };
 

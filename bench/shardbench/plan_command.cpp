@@ -103,8 +103,8 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   CountPlan const* const best = chosen(in, plans);
   if (in.json) return best ? 0 : 1;
   if (plans.size() > 1) print_curve(in, plans), fmt::print("\n");
-  auto const tried = std::ranges::find_if(plans.rbegin(), plans.rend(),
-                                          [](CountPlan const& p) { return p.plan.result.costed > 0; });
+  auto const tried =
+      std::ranges::find_if(plans.rbegin(), plans.rend(), [](CountPlan const& p) { return p.plan.result.costed > 0; });
   print_plan(in, best ? *best : *tried, model);
   return best ? 0 : 1;
 }
@@ -139,9 +139,11 @@ int plan_fewest(PlanInput const& in, CostModel const& model) {
     trial.meets = meets_deadline(in, count);
     return trial;
   };
-  DeviceSearch const search = fewest_devices(first_count(in, model), in.counts.back(), in.budget.deadline_days, attempt);
+  DeviceSearch const search =
+      fewest_devices(first_count(in, model), in.counts.back(), in.budget.deadline_days, attempt);
   if (!in.json)
-    print_search(search, deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",
+    print_search(search,
+                 deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",
                  deadline ? "days" : "step ms");
   if (search.devices == 0) {
     if (in.json) fmt::print("[]\n");
@@ -156,8 +158,12 @@ int plan_fewest(PlanInput const& in, CostModel const& model) {
 }
 
 ServeRequest serve_request(PlanInput const& in, std::int64_t devices) {
-  return {.base = in.base, .devices = devices, .sequences = in.sequences, .ttft_limit_ms = in.ttft_limit_ms,
-          .tpot_limit_ms = in.tpot_limit_ms, .demands = in.demands};
+  return {.base = in.base,
+          .devices = devices,
+          .sequences = in.sequences,
+          .ttft_limit_ms = in.ttft_limit_ms,
+          .tpot_limit_ms = in.tpot_limit_ms,
+          .demands = in.demands};
 }
 
 int show_serving(PlanInput const& in, CostModel const& model, std::vector<std::int64_t> const& counts) {

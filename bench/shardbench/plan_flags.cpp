@@ -20,10 +20,14 @@ std::string torchtitan_schedule(ScheduleKind kind) {
 std::string torchtitan_data_parallel(ParallelConfig const& p) {
   std::string const shard = fmt::format("--parallelism.data_parallel_shard_degree {}", p.dp);
   switch (p.zero_stage) {
-    case 3: return shard + " --parallelism.fsdp_reshard_after_forward always";
-    case 2: return shard + " --parallelism.fsdp_reshard_after_forward never";
-    case 1: return fmt::format("--parallelism.data_parallel_replicate_degree {} [no option for zero 1]", p.dp);
-    default: return fmt::format("--parallelism.data_parallel_replicate_degree {}", p.dp);
+    case 3:
+      return shard + " --parallelism.fsdp_reshard_after_forward always";
+    case 2:
+      return shard + " --parallelism.fsdp_reshard_after_forward never";
+    case 1:
+      return fmt::format("--parallelism.data_parallel_replicate_degree {} [no option for zero 1]", p.dp);
+    default:
+      return fmt::format("--parallelism.data_parallel_replicate_degree {}", p.dp);
   }
 }
 
@@ -33,8 +37,8 @@ std::string cut_text(Experiment const& e) {
   ParallelConfig const& p = e.parallel;
   std::string text;
   auto const add = [&](std::string const& part) { text += (text.empty() ? "" : ", ") + part; };
-  for (auto const& [name, value] : {std::pair{"tp", p.tp}, {"pp", p.pp}, {"dp", p.dp}, {"cp", p.cp}, {"ep", p.ep},
-                                    {"etp", p.etp}, {"vpp", p.vpp}})
+  for (auto const& [name, value] :
+       {std::pair{"tp", p.tp}, {"pp", p.pp}, {"dp", p.dp}, {"cp", p.cp}, {"ep", p.ep}, {"etp", p.etp}, {"vpp", p.vpp}})
     if (value > 1) add(fmt::format("{} {}", name, value));
   if (p.pp > 1 && p.schedule != ScheduleKind::one_f_one_b && p.vpp == 1) add(std::string(to_string(p.schedule)));
   if (p.zero_stage > 0) add(fmt::format("zero {}", p.zero_stage));
@@ -57,7 +61,8 @@ std::string megatron_flags(Experiment const& e) {
   if (p.zero_stage > 1)
     text += fmt::format(" --use-megatron-fsdp --data-parallel-sharding-strategy {}",
                         p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
-  if (p.recompute == Recompute::full) text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+  if (p.recompute == Recompute::full)
+    text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
   if (p.recompute == Recompute::selective) text += " --recompute-granularity selective";
   if (splits_backward(p.schedule)) text += fmt::format(" [no flag for schedule {}]", to_string(p.schedule));
   return text + fmt::format(" --micro-batch-size {} --global-batch-size {} --seq-length {}{}", e.micro_batch,
@@ -72,14 +77,17 @@ std::string torchtitan_flags(Experiment const& e) {
   if (p.tp_overlap != "none") text += " --parallelism.enable_async_tensor_parallel";
   if (p.cp > 1) text += fmt::format(" --parallelism.context_parallel_degree {}", p.cp);
   if (p.ep > 1)
-    text += fmt::format(" --parallelism.expert_parallel_degree {} --parallelism.expert_tensor_parallel_degree {}", p.ep, p.etp);
+    text += fmt::format(" --parallelism.expert_parallel_degree {} --parallelism.expert_tensor_parallel_degree {}", p.ep,
+                        p.etp);
   // Its local batch passes the pipeline at once; without a pipeline it is a microbatch, and gradients accumulate.
   std::int64_t const local = p.pp > 1 ? e.global_batch / p.dp : e.micro_batch;
   if (p.pp > 1)
-    text += fmt::format(" {} --parallelism.pipeline_parallel_microbatch_size {}", torchtitan_schedule(p.schedule), e.micro_batch);
-  return text + fmt::format(" --activation_checkpoint.mode {} --training.local_batch_size {} --training.global_batch_size {} "
-                            "--training.seq_len {}",
-                            to_string(p.recompute), local, e.global_batch, e.seq);
+    text += fmt::format(" {} --parallelism.pipeline_parallel_microbatch_size {}", torchtitan_schedule(p.schedule),
+                        e.micro_batch);
+  return text + fmt::format(
+                    " --activation_checkpoint.mode {} --training.local_batch_size {} --training.global_batch_size {} "
+                    "--training.seq_len {}",
+                    to_string(p.recompute), local, e.global_batch, e.seq);
 }
 
 }  // namespace shardbench

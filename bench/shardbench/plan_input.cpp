@@ -29,7 +29,8 @@ double with_unit(std::string_view flag, std::string_view text, Units units, doub
   return factor * parse_number(flag, text, least, most);
 }
 
-double option_or(Arguments const& a, std::string const& flag, Units units, double least, double most, double otherwise) {
+double option_or(Arguments const& a, std::string const& flag, Units units, double least, double most,
+                 double otherwise) {
   return a.has(flag) ? with_unit(flag, a.option(flag), units, least, most) : otherwise;
 }
 
@@ -55,8 +56,8 @@ void read_model(PlanInput& in, Arguments const& a) {
   std::int64_t const batch = in.base.global_batch, context = in.base.context;
   if (batch == 0 && !in.serving) throw InputError("--global-batch: missing; the planner needs the samples of a step");
   if (context > 0 && !in.serving)
-    throw InputError(fmt::format("--context: {} given for a training step; allowed with --ttft, --tpot or --objective latency",
-                                 context));
+    throw InputError(fmt::format(
+        "--context: {} given for a training step; allowed with --ttft, --tpot or --objective latency", context));
   // Batch and sequence as the unsharded model would have them; each candidate is resolved with its own cut.
   Experiment whole_model = in.base;
   whole_model.parallel = {};
@@ -66,7 +67,8 @@ void read_model(PlanInput& in, Arguments const& a) {
   in.base.seq = whole_model.seq;
   if (!in.serving) return;
   if (in.base.model.vision || in.base.model.yolo)
-    throw InputError(fmt::format("--model: {} generates nothing to serve; allowed: a language model", in.base.model_name));
+    throw InputError(
+        fmt::format("--model: {} generates nothing to serve; allowed: a language model", in.base.model_name));
   in.sequences = batch;
   in.base.context = context > 0 ? context : in.base.seq;
   if (in.base.model.position == PositionKind::learned)
@@ -98,8 +100,9 @@ void read_objective(PlanInput& in, Arguments const& a) {
   if (a.has("objective")) in.objective = parse_objective(a.option("objective"));
   in.serving = limits || in.objective == Objective::latency;
   if (in.serving && in.objective == Objective::step_time)
-    throw InputError("--objective: 'step-time' is of training, with --ttft or --tpot given; allowed: latency, "
-                     "tokens-per-gpu-hour, cost, memory, gpus");
+    throw InputError(
+        "--objective: 'step-time' is of training, with --ttft or --tpot given; allowed: latency, "
+        "tokens-per-gpu-hour, cost, memory, gpus");
   in.search = in.objective == Objective::gpus;
 }
 
@@ -135,9 +138,10 @@ PlanInput read_plan_input(Arguments const& a, CostModel const& model) {
   in.demands = {list_of(a, "fix"), list_of(a, "exclude")};
   read_budget(in, a, model);
   if (in.objective == Objective::cost && in.budget.price_per_device_hour == 0)
-    throw InputError(fmt::format("--objective: 'cost' needs a price, {} has none; allowed: with --price, US dollars a "
-                                 "device-hour",
-                                 in.system));
+    throw InputError(
+        fmt::format("--objective: 'cost' needs a price, {} has none; allowed: with --price, US dollars a "
+                    "device-hour",
+                    in.system));
   return in;
 }
 

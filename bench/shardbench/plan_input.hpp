@@ -15,7 +15,7 @@ namespace shardbench {
 struct RunBudget {
   double tokens = 0, deadline_days = 0;  ///< deadline 0: none
   FailureModel failures;
-  double price_per_device_hour = 0;      ///< 0: not given
+  double price_per_device_hour = 0;  ///< 0: not given
 };
 
 /// The command line of `plan`, understood.

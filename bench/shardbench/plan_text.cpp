@@ -22,24 +22,28 @@ double percent(double part, double whole) { return whole > 0 ? 100 * part / whol
 
 void print_space(PlanRequest const& r, PlanResult const& result) {
   fmt::print("space\n{}", axes_text(r.axes));
-  fmt::print("  {} legal points, {} costed, {} of them too big, {} without a program; {} points that a rule forbids\n\n",
-             grouped(static_cast<double>(result.space.legal)), grouped(static_cast<double>(result.costed)),
-             grouped(static_cast<double>(result.too_big)), grouped(static_cast<double>(result.no_program)),
-             grouped(static_cast<double>(result.space.illegal)));
+  fmt::print(
+      "  {} legal points, {} costed, {} of them too big, {} without a program; {} points that a rule forbids\n\n",
+      grouped(static_cast<double>(result.space.legal)), grouped(static_cast<double>(result.costed)),
+      grouped(static_cast<double>(result.too_big)), grouped(static_cast<double>(result.no_program)),
+      grouped(static_cast<double>(result.space.illegal)));
 }
 
 std::vector<std::string> line_of(PlannedPoint const& p) {
   Experiment const& e = p.experiment;
   Breakdown const& b = p.prediction.breakdown;
   double const tokens = static_cast<double>(e.global_batch * e.seq) / static_cast<double>(e.ranks);
-  return {cut_text(e), fmt::format("{:.1f}", p.step_ms), fmt::format("{:.0f}", 1e3 * tokens / p.step_ms),
-          bytes_text(p.memory.needed_bytes), fmt::format("{:.1f}", percent(b.bubble_ms, p.step_ms)),
+  return {cut_text(e),
+          fmt::format("{:.1f}", p.step_ms),
+          fmt::format("{:.0f}", 1e3 * tokens / p.step_ms),
+          bytes_text(p.memory.needed_bytes),
+          fmt::format("{:.1f}", percent(b.bubble_ms, p.step_ms)),
           fmt::format("{:.1f}", percent(b.exposed_comm_ms, p.step_ms))};
 }
 
 void print_table(PlanResult const& result) {
-  std::vector<std::vector<std::string>> lines{
-      {"cut", "step ms", rate_heading(result.best.front().experiment), "memory", "bubble %", "exposed comm %", "closed form"}};
+  std::vector<std::vector<std::string>> lines{{"cut", "step ms", rate_heading(result.best.front().experiment), "memory",
+                                               "bubble %", "exposed comm %", "closed form"}};
   for (PlannedPoint const& p : result.best) {
     lines.push_back(line_of(p));
     lines.back().push_back(fmt::format("{:+.1f}%", 100 * p.screening_error()));
@@ -57,7 +61,8 @@ void print_front(PlanInput const& in, std::vector<PlannedPoint> const& front) {
     lines.push_back(line_of(p));
     RunCost const cost = run_cost(in, p.experiment, p.step_ms);
     lines.back().push_back(in.budget.tokens > 0 ? grouped(std::round(cost.training.device_hours)) : "");
-    if (cost.training.cost > 0) lines.back().back() += fmt::format(" ({} USD)", grouped(std::round(cost.training.cost)));
+    if (cost.training.cost > 0)
+      lines.back().back() += fmt::format(" ({} USD)", grouped(std::round(cost.training.cost)));
   }
   for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
 }
@@ -72,12 +77,14 @@ void print_run(PlanInput const& in, PlannedPoint const& best, std::int64_t devic
                  ? fmt::format(", {} USD at {:g} an hour", grouped(std::round(t.cost)), b.price_per_device_hour)
                  : ", no price known (--price)");
   if (g.job_mtbf_hours > 0)
-    fmt::print("goodput   {:.1f}%: a failure every {:.3g} h on {} devices, a checkpoint every {:.0f} s (Young/Daly), {:g} s a "
-               "checkpoint, {:g} s a restart\n",
-               100 * g.effective_share, g.job_mtbf_hours, grouped(static_cast<double>(devices)), g.checkpoint_interval_s,
-               b.failures.checkpoint_s, b.failures.restart_s);
+    fmt::print(
+        "goodput   {:.1f}%: a failure every {:.3g} h on {} devices, a checkpoint every {:.0f} s (Young/Daly), {:g} s a "
+        "checkpoint, {:g} s a restart\n",
+        100 * g.effective_share, g.job_mtbf_hours, grouped(static_cast<double>(devices)), g.checkpoint_interval_s,
+        b.failures.checkpoint_s, b.failures.restart_s);
   else
-    fmt::print("goodput   no failure rate known for this system (--mtbf-hours); the run is told as if nothing failed\n");
+    fmt::print(
+        "goodput   no failure rate known for this system (--mtbf-hours); the run is told as if nothing failed\n");
   if (b.failures.straggler_share > 0)
     fmt::print("stragglers make each step {:g}% longer: {:.1f} ms\n", 100 * b.failures.straggler_share,
                best.step_ms * (1 + b.failures.straggler_share));
@@ -95,11 +102,12 @@ void print_plain(CountPlan const& plan, PlannedPoint const& best) {
     return;
   }
   PlannedPoint const& other = *plan.plan.fastest_model_cut;
-  fmt::print("plain     data parallelism alone wins: the model fits a device, and the fastest cut of the model ({}) takes "
-             "{:.2f} times as long, {:.1f} ms{}{}\n",
-             cut_text(other.experiment), other.step_ms / best.step_ms, other.step_ms,
-             differences_text(best.prediction, other.prediction).empty() ? "" : ": ",
-             differences_text(best.prediction, other.prediction));
+  fmt::print(
+      "plain     data parallelism alone wins: the model fits a device, and the fastest cut of the model ({}) takes "
+      "{:.2f} times as long, {:.1f} ms{}{}\n",
+      cut_text(other.experiment), other.step_ms / best.step_ms, other.step_ms,
+      differences_text(best.prediction, other.prediction).empty() ? "" : ": ",
+      differences_text(best.prediction, other.prediction));
 }
 
 void print_best(PlanInput const& in, CountPlan const& plan) {
@@ -116,9 +124,10 @@ void print_best(PlanInput const& in, CountPlan const& plan) {
   }
   print_plain(plan, best);
   if (std::abs(best.screening_error()) > agreement)
-    fmt::print("note      the closed form is {:+.1f}% from the simulation here; the order is the simulation's, among the "
-               "{} fastest by the closed form\n",
-               100 * best.screening_error(), std::max(in.options.simulated, in.options.top));
+    fmt::print(
+        "note      the closed form is {:+.1f}% from the simulation here; the order is the simulation's, among the "
+        "{} fastest by the closed form\n",
+        100 * best.screening_error(), std::max(in.options.simulated, in.options.top));
   fmt::print("simulate  {}\n", simulate_command_of(in, best.experiment));
   fmt::print("run       {}\n", run_command_of(best.experiment));
   fmt::print("megatron  {}\n", megatron_flags(best.experiment));
@@ -184,7 +193,9 @@ void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
                      fmt::format("{:.2f}", gain), fmt::format("{:.1f}", 100 * gain / added),
                      bytes_text(best.memory.needed_bytes)});
     TrainingBudget const t = run_cost(in, best.experiment, best.step_ms).training;
-    if (run) lines.back().push_back(fmt::format("{:.1f}", t.days)), lines.back().push_back(grouped(std::round(t.device_hours)));
+    if (run)
+      lines.back().push_back(fmt::format("{:.1f}", t.days)),
+          lines.back().push_back(grouped(std::round(t.device_hours)));
     if (money) lines.back().push_back(grouped(std::round(t.cost)));
     lines.back().push_back(cut_text(best.experiment));
   }
@@ -208,7 +219,9 @@ void print_search(DeviceSearch const& search, std::string const& demand, std::st
   std::ranges::stable_sort(trials, {}, &DeviceTrial::devices);
   for (DeviceTrial const& t : trials)
     lines.push_back({fmt::format("{}", t.devices), t.time > 0 ? fmt::format("{:.1f}", t.time) : "",
-                     t.meets ? "enough" : t.possible ? "too slow" : "no legal cut fits"});
+                     t.meets      ? "enough"
+                     : t.possible ? "too slow"
+                                  : "no legal cut fits"});
   for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
   if (search.devices > 0)
     fmt::print("devices   {} are enough\n\n", search.devices);

@@ -32,7 +32,8 @@ void print_relaxed(PlanInput const& in, PlanRequest const& request, CostModel co
 
 void print_more_devices(PlanInput const& in, PlanRequest const& request, CostModel const& model, double allowed) {
   for (std::int64_t n = 2 * request.devices; n <= most_devices; n *= 2) {
-    std::optional<PlannedPoint> const fit = smallest_that_fits(request_for(request.base, n, in.demands), model, allowed);
+    std::optional<PlannedPoint> const fit =
+        smallest_that_fits(request_for(request.base, n, in.demands), model, allowed);
     if (!fit) continue;
     fmt::print("change    fits on {} devices: {} needs {}\n", grouped(static_cast<double>(n)),
                candidate_text(fit->candidate), bytes_text(fit->memory.needed_bytes));

@@ -16,7 +16,7 @@ namespace {
 void set_gpu_utilization(ReportRow& row) {
   Experiment const& e = row.experiment;
   auto const peaks = gpu_peaks(row.device);
-  double const peak = !peaks ? 0
+  double const peak = !peaks                       ? 0
                       : e.precision == Dtype::f32  ? peaks->fp32_tflops
                       : e.precision == Dtype::bf16 ? peaks->bf16_tflops
                                                    : peaks->fp8_tflops;

@@ -56,9 +56,9 @@ void check_room(Job& job, Experiment const& e, StepProgram const& program) {
   double const needed = (job.on_host() ? job.sum(mine) / job.world().size() : mine) * sharers;
   std::string problem;
   if (needed > device.free_memory_bytes)
-    problem = fmt::format("memory: {} {}{}, {} are free on {}", sharers == 1 ? "a rank needs" : fmt::format("{} ranks need", sharers),
-                          bytes_text(needed), e.check ? " with the unsharded step" : "",
-                          bytes_text(device.free_memory_bytes), device.name);
+    problem = fmt::format("memory: {} {}{}, {} are free on {}",
+                          sharers == 1 ? "a rank needs" : fmt::format("{} ranks need", sharers), bytes_text(needed),
+                          e.check ? " with the unsharded step" : "", bytes_text(device.free_memory_bytes), device.name);
   else
     problem = arena_problem(job, room.plan.arena_bytes);
   if (!problem.empty()) problem += fmt::format("; largest: {}", dominant(program, room.plan));

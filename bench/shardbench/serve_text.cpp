@@ -45,7 +45,8 @@ void print_best(PlanInput const& in, ServeResult const& result) {
     std::string const why = differences_text(best.decode_step, next.decode_step);
     fmt::print("next      {}: {:+.2f} ms tpot, {:+.1f} ms ttft, {:+.0f} tokens/s/device{}{}\n", serve_text(next.cut),
                next.tpot_ms - best.tpot_ms, next.ttft_ms - best.ttft_ms,
-               next.tokens_per_s_per_device() - best.tokens_per_s_per_device(), why.empty() ? "" : "; a token has ", why);
+               next.tokens_per_s_per_device() - best.tokens_per_s_per_device(), why.empty() ? "" : "; a token has ",
+               why);
   }
   fmt::print("prompt    {}\n          {}\n", simulate_command_of(in, best.prefill), run_command_of(best.prefill));
   fmt::print("token     {}\n          {}\n", simulate_command_of(in, best.decode), run_command_of(best.decode));
@@ -61,8 +62,8 @@ void print_more_devices(PlanInput const& in, ServeRequest request, CostModel con
       ServeResult const more = plan_serving(request, model, quick, in.objective);
       if (more.best.empty()) continue;
       ServedPoint const& p = more.best.front();
-      fmt::print("change    {} devices: {}, ttft {:.1f} ms, tpot {:.2f} ms, {}\n", request.devices, serve_text(p.cut), p.ttft_ms,
-                 p.tpot_ms, bytes_text(p.memory_bytes));
+      fmt::print("change    {} devices: {}, ttft {:.1f} ms, tpot {:.2f} ms, {}\n", request.devices, serve_text(p.cut),
+                 p.ttft_ms, p.tpot_ms, bytes_text(p.memory_bytes));
       return;
     } catch (InputError const&) {
       continue;  // no legal cut of so many
@@ -71,15 +72,17 @@ void print_more_devices(PlanInput const& in, ServeRequest request, CostModel con
   fmt::print("change    no device count up to {} does\n", most);
 }
 
-void print_nothing(PlanInput const& in, ServeRequest const& request, ServeResult const& result, CostModel const& model) {
+void print_nothing(PlanInput const& in, ServeRequest const& request, ServeResult const& result,
+                   CostModel const& model) {
   double const allowed = in.options.memory_share * model.system().device.memory_gb * 1e9;
   if (result.too_slow == 0) {
     fmt::print("nothing fits: the smallest, {}, needs {} of {} a device\n", serve_text(result.smallest),
                bytes_text(result.least_memory_bytes), bytes_text(allowed));
   } else {
-    fmt::print("too slow  nothing that fits keeps {}: the least ttft is {:.1f} ms and the least tpot {:.2f} ms, not of one "
-             "cut\n",
-             limits_text(in), result.least_ttft_ms, result.least_tpot_ms);
+    fmt::print(
+        "too slow  nothing that fits keeps {}: the least ttft is {:.1f} ms and the least tpot {:.2f} ms, not of one "
+        "cut\n",
+        limits_text(in), result.least_ttft_ms, result.least_tpot_ms);
   }
   print_more_devices(in, request, model);
 }
@@ -99,9 +102,10 @@ void print_serving(PlanInput const& in, ServeRequest const& request, ServeResult
   fmt::print("{}: {} layers, prompts of {}, tokens after {}, {} on {} x {}, stack {}; {}; planned\n", e.model_name,
              e.model.layers, e.seq, e.context, to_string(e.precision), request.devices, model.system().device.name,
              model.stack().name, limits_text(in));
-  fmt::print("  {} legal points, {} too big, {} too slow, {} without a program; ttft is one prompt on an idle replica, "
-             "memory the weights, the caches and one prompt beside them\n\n",
-             result.legal, result.too_big, result.too_slow, result.no_program);
+  fmt::print(
+      "  {} legal points, {} too big, {} too slow, {} without a program; ttft is one prompt on an idle replica, "
+      "memory the weights, the caches and one prompt beside them\n\n",
+      result.legal, result.too_big, result.too_slow, result.no_program);
   if (!result.problem.empty()) fmt::print("  without a program: {}\n\n", result.problem);
   if (result.best.empty()) {
     print_nothing(in, request, result, model);

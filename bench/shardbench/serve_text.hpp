@@ -3,8 +3,8 @@
 
 namespace shardbench {
 
-/// The best ways to serve, where the time of the best goes, why the next is worse, and the commands that reproduce it; or
-/// what was too big or too slow.
+/// The best ways to serve, where the time of the best goes, why the next is worse, and the commands that reproduce it;
+/// or what was too big or too slow.
 void print_serving(PlanInput const& input, ServeRequest const& request, ServeResult const& result,
                    CostModel const& model);
 

@@ -15,8 +15,8 @@ struct StepTotals {
   std::int64_t parameters_held = 0;                                  ///< of the rank that holds most
   std::array<AxisTraffic, axis_count> traffic{};                     ///< mean over ranks
   std::int64_t fullest_stage = 0;                                    ///< the one whose memory the rest tells
-  std::int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0, kv_cache_bytes = 0, activation_bytes = 0,
-               peak_bytes = 0;
+  std::int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0, kv_cache_bytes = 0,
+               activation_bytes = 0, peak_bytes = 0;
   std::int32_t microbatches_in_flight = 0;
   std::vector<std::pair<std::string, std::int64_t>> largest_tensors;
 };

@@ -13,7 +13,8 @@ int strategies_command(Arguments const&) {
   }
   for (StrategyInfo const& row : strategy_catalog())
     fmt::print("{:<{}}  {:<{}}  {:<7}  {} [{}]\n", row.name, name, row.flag, flag, row.state, row.what, row.source);
-  fmt::print("\nruns: executes, checked against the unsharded step; counted: describe and simulate only; not yet: refused.\n");
+  fmt::print(
+      "\nruns: executes, checked against the unsharded step; counted: describe and simulate only; not yet: refused.\n");
   fmt::print("\nWeight roles that a --strategy file may place:\n");
   for (WeightRole const& role : weight_roles()) fmt::print("  {:<18} {}\n", role.name, role.what);
   return 0;

@@ -17,8 +17,8 @@ struct SupervisorOptions {
       {};  ///< flags of a replay, which takes one process whatever the ranks; empty: measured
 };
 
-/// Runs points in worker jobs, one job for all points of a rank count (and of one choice for NCCL) while all goes well; the configuration that
-/// crashes or overstays becomes a row, and a new job goes on behind it.
+/// Runs points in worker jobs, one job for all points of a rank count (and of one choice for NCCL) while all goes well;
+/// the configuration that crashes or overstays becomes a row, and a new job goes on behind it.
 class Supervisor {
  public:
   using Begin = std::function<void(std::size_t index)>;

@@ -43,8 +43,7 @@ class Sweep {
         human_(json_ ? stderr : stdout),
         points_(sweep_points(arguments)),
         replay_(replay_options(arguments)) {
-    if (replay_ && launched_as_job())
-      throw InputError("--source replayed: runs as one process, not under a launcher");
+    if (replay_ && launched_as_job()) throw InputError("--source replayed: runs as one process, not under a launcher");
     for (SweepPoint& point : points_)
       if (replay_) point.command += fmt::format(" {}", fmt::join(replay_->words(), " "));
     if (arguments.has("timeout"))

@@ -17,7 +17,9 @@ inline std::byte* at(BufferView view, std::size_t element) {
 }
 
 /// `count` elements from `first` on.
-inline BufferView part(BufferView view, std::size_t first, std::size_t count) { return {at(view, first), count, view.dtype}; }
+inline BufferView part(BufferView view, std::size_t first, std::size_t count) {
+  return {at(view, first), count, view.dtype};
+}
 
 /// Whether two buffers share memory.
 inline bool overlapping(BufferView a, BufferView b) {
@@ -27,8 +29,8 @@ inline bool overlapping(BufferView a, BufferView b) {
 /// Throws Error unless `whole` is `ranks` shards of one dtype.
 inline void validate_shards(BufferView whole, BufferView shard, int ranks, char const* call) {
   VALIDATE(whole.dtype == shard.dtype && whole.count == static_cast<std::size_t>(ranks) * shard.count,
-           fmt::format("{}: {} {} elements over {} ranks, {} {} per rank", call, whole.count, to_string(whole.dtype), ranks,
-                       shard.count, to_string(shard.dtype)));
+           fmt::format("{}: {} {} elements over {} ranks, {} {} per rank", call, whole.count, to_string(whole.dtype),
+                       ranks, shard.count, to_string(shard.dtype)));
 }
 
 /// Throws Error unless there is a block for each rank and together they are the buffer.

@@ -85,10 +85,10 @@ inline constexpr std::size_t largest_mpi_count = std::size_t{1} << 30;
 /// the relative error of a sum of positive terms is below (size - 1) * 2^-9.
 std::unique_ptr<Communicator> make_mpi_communicator(std::size_t largest_count = largest_mpi_count);
 
-/// All ranks of a job without MPI, met over TCP: every pair has a connection. Collective. Sums in rank order, bf16 as the
-/// MPI communicator does; made to bring GPUs together and for small host runs, not for speed. A rank that leaves is an
-/// Error on those that wait for it; the last communicator of the job ends when all ranks have ended theirs. Throws Error
-/// naming who is missing after `timeout_seconds`, and InputError where ranks disagree about the job.
+/// All ranks of a job without MPI, met over TCP: every pair has a connection. Collective. Sums in rank order, bf16 as
+/// the MPI communicator does; made to bring GPUs together and for small host runs, not for speed. A rank that leaves is
+/// an Error on those that wait for it; the last communicator of the job ends when all ranks have ended theirs. Throws
+/// Error naming who is missing after `timeout_seconds`, and InputError where ranks disagree about the job.
 std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds);
 
 /// Starts MPI with THREAD_MULTIPLE and ends it. Exactly one per process, in main.

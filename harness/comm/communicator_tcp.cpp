@@ -46,7 +46,8 @@ void reduce_into(BufferView into, void const* from, ReduceOp op) {
     case Dtype::bf16:
       return combine<Bf16>(from, into.data, into.count, op);
     default:
-      throw_error(__FILE__, __LINE__, fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(into.dtype)));
+      throw_error(__FILE__, __LINE__,
+                  fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(into.dtype)));
   }
 }
 
@@ -107,7 +108,8 @@ class TcpCommunicator final : public Communicator {
     count(from.bytes());
     bool const in_place = overlapping(from, to);
     BufferView const own = part(from, index() * to.count, to.count);
-    VALIDATE(!in_place || to.data == own.data, "reduce_scatter output overlaps its input (only this rank's own block may)");
+    VALIDATE(!in_place || to.data == own.data,
+             "reduce_scatter output overlaps its input (only this rank's own block may)");
     std::int64_t const tag = next_tag();
     for (std::size_t r = 0; r < group_size(); ++r)
       if (r != index()) put(r, tag, part(from, r * to.count, to.count));
@@ -119,7 +121,8 @@ class TcpCommunicator final : public Communicator {
     validate_shards(to, from, size(), "all_gather");
     count(to.bytes());
     BufferView const own = part(to, index() * from.count, from.count);
-    VALIDATE(!overlapping(from, to) || from.data == own.data, "all_gather input overlaps its output (only this rank's own block may)");
+    VALIDATE(!overlapping(from, to) || from.data == own.data,
+             "all_gather input overlaps its output (only this rank's own block may)");
     if (from.data != own.data) copy(from, own);
     gather_bytes(own.data, to.data, from.bytes());
   }
@@ -183,14 +186,20 @@ class TcpCommunicator final : public Communicator {
   /// Collectives of a group are told apart by how many there were; callers' own tags are 0 and above.
   std::int64_t next_tag() { return -++collectives_; }
 
-  void validate_peer(int peer) const { VALIDATE(peer >= 0 && peer < size(), fmt::format("rank {} is outside a group of {}", peer, size())); }
+  void validate_peer(int peer) const {
+    VALIDATE(peer >= 0 && peer < size(), fmt::format("rank {} is outside a group of {}", peer, size()));
+  }
 
   static void copy(BufferView from, BufferView to) {
     if (from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
   }
 
-  void put(std::size_t to, std::int64_t tag, BufferView data) { mesh_->send(members_[to], {group_, tag}, data.data, data.bytes()); }
-  void take(std::size_t from, std::int64_t tag, BufferView data) { mesh_->receive(members_[from], {group_, tag}, data.data, data.bytes()); }
+  void put(std::size_t to, std::int64_t tag, BufferView data) {
+    mesh_->send(members_[to], {group_, tag}, data.data, data.bytes());
+  }
+  void take(std::size_t from, std::int64_t tag, BufferView data) {
+    mesh_->receive(members_[from], {group_, tag}, data.data, data.bytes());
+  }
 
   void gather_bytes(void const* own, void* all, std::size_t bytes) {
     std::int64_t const tag = next_tag();

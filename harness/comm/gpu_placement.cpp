@@ -18,10 +18,10 @@ struct Machine {
 };
 
 void refuse_shared(std::string const& host, Machine const& machine) {
-  throw IllegalConfig(fmt::format("ranks: {} ranks on {}, which has {} GPU{}: NCCL takes one rank a GPU (allowed: {}; or "
-                               "--share-gpu, for the right numbers only)",
-                               machine.ranks, host, machine.gpus.size(), machine.gpus.size() == 1 ? "" : "s",
-                               machine.gpus.size()));
+  throw IllegalConfig(
+      fmt::format("ranks: {} ranks on {}, which has {} GPU{}: NCCL takes one rank a GPU (allowed: {}; or "
+                  "--share-gpu, for the right numbers only)",
+                  machine.ranks, host, machine.gpus.size(), machine.gpus.size() == 1 ? "" : "s", machine.gpus.size()));
 }
 
 }  // namespace

@@ -21,7 +21,9 @@
 namespace shardbench {
 namespace {
 
-double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// An address of either family.
 struct Address {
@@ -30,7 +32,8 @@ struct Address {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&bytes); }
   sockaddr const* get() const { return reinterpret_cast<sockaddr const*>(&bytes); }
   bool is_loopback() const {
-    if (bytes.ss_family == AF_INET) return (ntohl(reinterpret_cast<sockaddr_in const*>(&bytes)->sin_addr.s_addr) >> 24) == 127;
+    if (bytes.ss_family == AF_INET)
+      return (ntohl(reinterpret_cast<sockaddr_in const*>(&bytes)->sin_addr.s_addr) >> 24) == 127;
     return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<sockaddr_in6 const*>(&bytes)->sin6_addr) != 0;
   }
   void set_port(std::uint16_t port) {
@@ -95,7 +98,8 @@ Address address_of(Rendezvous const& r) {
   addrinfo* found = nullptr;
   int const code = getaddrinfo(r.address.c_str(), std::to_string(r.port).c_str(), &hints, &found);
   if (code != 0)
-    throw InputError(fmt::format("environment variable MASTER_ADDR is '{}': {}; a host name or an IP is allowed", r.address, gai_strerror(code)));
+    throw InputError(fmt::format("environment variable MASTER_ADDR is '{}': {}; a host name or an IP is allowed",
+                                 r.address, gai_strerror(code)));
   Address address;
   std::memcpy(&address.bytes, found->ai_addr, found->ai_addrlen);
   address.length = found->ai_addrlen;
@@ -114,7 +118,8 @@ Socket listen_on(int family, int port) {
   any.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   any.set_port(static_cast<std::uint16_t>(port));
   if (::bind(socket.get(), any.get(), any.length) != 0 || ::listen(socket.get(), SOMAXCONN) != 0)
-    throw InputError(fmt::format("environment variable MASTER_PORT: rank 0 cannot listen on port {} ({})", port, std::strerror(errno)));
+    throw InputError(fmt::format("environment variable MASTER_PORT: rank 0 cannot listen on port {} ({})", port,
+                                 std::strerror(errno)));
   return socket;
 }
 
@@ -127,7 +132,9 @@ Socket connect_to(Address const& address, double deadline, int rank) {
       send_at_once(socket.get());
       return socket;
     }
-    if (now_seconds() >= deadline) throw Error(fmt::format("rank {} is not to be reached at port {} ({})", rank, address.port(), std::strerror(errno)));
+    if (now_seconds() >= deadline)
+      throw Error(
+          fmt::format("rank {} is not to be reached at port {} ({})", rank, address.port(), std::strerror(errno)));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -163,7 +170,8 @@ Socket::~Socket() {
 
 int Socket::release() { return std::exchange(descriptor_, -1); }
 
-TcpMesh::TcpMesh(Rendezvous const& rendezvous, double timeout_seconds) : rank_(rendezvous.rank), size_(rendezvous.size) {
+TcpMesh::TcpMesh(Rendezvous const& rendezvous, double timeout_seconds)
+    : rank_(rendezvous.rank), size_(rendezvous.size) {
   VALIDATE(size_ >= 1 && rank_ >= 0 && rank_ < size_, fmt::format("rank {} of {} is no rank", rank_, size_));
   for (int r = 0; r < size_; ++r) peers_.push_back(std::make_unique<Peer>());
   if (size_ == 1) return;
@@ -173,7 +181,9 @@ TcpMesh::TcpMesh(Rendezvous const& rendezvous, double timeout_seconds) : rank_(r
   else
     meet_as_other(rendezvous, deadline);
   for (int r = 0; r < size_; ++r)
-    if (r != rank_) peers_[static_cast<std::size_t>(r)]->reader = std::thread([this, r] { read_all(*peers_[static_cast<std::size_t>(r)]); });
+    if (r != rank_)
+      peers_[static_cast<std::size_t>(r)]->reader =
+          std::thread([this, r] { read_all(*peers_[static_cast<std::size_t>(r)]); });
 }
 
 TcpMesh::~TcpMesh() {
@@ -194,19 +204,23 @@ void TcpMesh::meet_as_first(Rendezvous const& rendezvous, double deadline) {
       std::vector<int> missing;
       for (int r = 1; r < size_; ++r)
         if (peers_[static_cast<std::size_t>(r)]->socket.get() < 0) missing.push_back(r);
-      throw Error(fmt::format("rank(s) {} of {} did not come to {} port {} in time", fmt::join(missing, ", "), size_, rendezvous.address, rendezvous.port));
+      throw Error(fmt::format("rank(s) {} of {} did not come to {} port {} in time", fmt::join(missing, ", "), size_,
+                              rendezvous.address, rendezvous.port));
     }
     if (hello.size != size_)
-      throw InputError(fmt::format("environment variable WORLD_SIZE: rank {} has {}, rank 0 has {}", hello.rank, hello.size, size_));
+      throw InputError(
+          fmt::format("environment variable WORLD_SIZE: rank {} has {}, rank 0 has {}", hello.rank, hello.size, size_));
     if (hello.rank < 1 || hello.rank >= size_ || peers_[static_cast<std::size_t>(hello.rank)]->socket.get() >= 0)
-      throw InputError(fmt::format("environment variable RANK: {} came twice or is not below WORLD_SIZE ({})", hello.rank, size_));
+      throw InputError(
+          fmt::format("environment variable RANK: {} came twice or is not below WORLD_SIZE ({})", hello.rank, size_));
     auto const r = static_cast<std::size_t>(hello.rank);
     from.set_port(static_cast<std::uint16_t>(hello.port));
     places[r] = from;
     peers_[r]->socket = std::move(caller);
   }
   for (std::size_t r = 1; r < peers_.size(); ++r)
-    VALIDATE(write_all(peers_[r]->socket.get(), places.data(), places.size() * sizeof(Address)), fmt::format("rank {} left while the ranks met", r));
+    VALIDATE(write_all(peers_[r]->socket.get(), places.data(), places.size() * sizeof(Address)),
+             fmt::format("rank {} left while the ranks met", r));
 }
 
 void TcpMesh::meet_as_other(Rendezvous const& rendezvous, double deadline) {
@@ -218,8 +232,10 @@ void TcpMesh::meet_as_other(Rendezvous const& rendezvous, double deadline) {
   peers_[0]->socket = connect_to(first, deadline, 0);
   std::vector<Address> places(static_cast<std::size_t>(size_));
   int const to_first = peers_[0]->socket.get();
-  if (!write_all(to_first, &hello, sizeof hello) || !readable_before(to_first, deadline) || !read_exactly(to_first, places.data(), places.size() * sizeof(Address)))
-    throw Error(fmt::format("rank {} came to {} port {} and was not let in: see what rank 0 says", rank_, rendezvous.address, rendezvous.port));
+  if (!write_all(to_first, &hello, sizeof hello) || !readable_before(to_first, deadline) ||
+      !read_exactly(to_first, places.data(), places.size() * sizeof(Address)))
+    throw Error(fmt::format("rank {} came to {} port {} and was not let in: see what rank 0 says", rank_,
+                            rendezvous.address, rendezvous.port));
   for (int r = 1; r < rank_; ++r) {
     Address place = places[static_cast<std::size_t>(r)];
     if (place.is_loopback()) {  // it lives with rank 0, which sees it as itself
@@ -233,7 +249,8 @@ void TcpMesh::meet_as_other(Rendezvous const& rendezvous, double deadline) {
   }
   for (int come = rank_ + 1; come < size_; ++come) {
     auto [caller, other] = accept_hello(listener, deadline, nullptr);
-    if (caller.get() < 0 || other.rank <= rank_ || other.rank >= size_) throw Error(fmt::format("rank {} waited in vain for ranks above it", rank_));
+    if (caller.get() < 0 || other.rank <= rank_ || other.rank >= size_)
+      throw Error(fmt::format("rank {} waited in vain for ranks above it", rank_));
     peers_[static_cast<std::size_t>(other.rank)]->socket = std::move(caller);
   }
 }
@@ -256,7 +273,8 @@ void TcpMesh::send(int peer, Key const& key, void const* data, std::size_t bytes
   Peer& to = *peers_[static_cast<std::size_t>(peer)];
   std::lock_guard const lock(to.sending);
   Header const header{key, bytes};
-  VALIDATE(write_all(to.socket.get(), &header, sizeof header) && write_all(to.socket.get(), data, bytes), fmt::format("rank {} has left the job", peer));
+  VALIDATE(write_all(to.socket.get(), &header, sizeof header) && write_all(to.socket.get(), data, bytes),
+           fmt::format("rank {} has left the job", peer));
 }
 
 void TcpMesh::receive(int peer, Key const& key, void* data, std::size_t bytes) {
@@ -271,7 +289,8 @@ void TcpMesh::receive(int peer, Key const& key, void* data, std::size_t bytes) {
   waiting->second.pop_front();
   if (waiting->second.empty()) from.inbox.erase(waiting);
   lock.unlock();
-  VALIDATE(message.size() == bytes, fmt::format("message of {} bytes from rank {}, {} expected", message.size(), peer, bytes));
+  VALIDATE(message.size() == bytes,
+           fmt::format("message of {} bytes from rank {}, {} expected", message.size(), peer, bytes));
   if (bytes > 0) std::memcpy(data, message.data(), bytes);
 }
 

@@ -129,8 +129,8 @@ void NcclWatchdog::look() {
     if (!watch.pending) continue;
     if (cudaEventQuery(watch.watched) == cudaErrorNotReady) {
       if (Clock::now() - watch.since > timeout_)
-        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " at or before " + pending_calls() +
-                         " (a rank is missing, or calls do not match over ranks), aborted");
+        return abort_all("NCCL: no progress on a stream for " + in_seconds(timeout_) + " at or before " +
+                         pending_calls() + " (a rank is missing, or calls do not match over ranks), aborted");
       continue;
     }
     watch.pending = watch.has_newer;
@@ -151,7 +151,8 @@ std::string NcclWatchdog::pending_calls() const {
   std::ranges::sort(pending, {}, &Watch::since);
   std::string names;
   for (Watch const* watch : pending)
-    if (names.find(watch->watched_call) == std::string::npos) names += (names.empty() ? "" : ", ") + std::string(watch->watched_call);
+    if (names.find(watch->watched_call) == std::string::npos)
+      names += (names.empty() ? "" : ", ") + std::string(watch->watched_call);
   return names;
 }
 

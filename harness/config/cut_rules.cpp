@@ -99,9 +99,11 @@ void add_states(ParallelConfig const& p, Reasons& reasons) {
   if (p.zero_stage < 0 || p.zero_stage > 3)
     reasons.push_back(fmt::format("zero: {} given; legal: 0, 1, 2, 3", p.zero_stage));
   if (p.zero_keep == ZeroKeep::weights && p.zero_stage != 3)
-    reasons.push_back(fmt::format("zero-keep: weights given with zero {}, which cuts none; legal: none, or zero 3", p.zero_stage));
+    reasons.push_back(
+        fmt::format("zero-keep: weights given with zero {}, which cuts none; legal: none, or zero 3", p.zero_stage));
   if (p.zero_keep == ZeroKeep::all && p.zero_stage < 2)
-    reasons.push_back(fmt::format("zero-keep: all given with zero {}, which cuts no gradients; legal: none, or zero 2 and 3", p.zero_stage));
+    reasons.push_back(fmt::format(
+        "zero-keep: all given with zero {}, which cuts no gradients; legal: none, or zero 2 and 3", p.zero_stage));
   if (p.shard_ranks == 0) return;
   if (p.zero_stage == 0)
     reasons.push_back(fmt::format("shard-ranks: {} given with zero 0; legal with zero 1 to 3", p.shard_ranks));
@@ -185,8 +187,8 @@ std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfi
       if (value > 1)
         reasons.push_back(fmt::format("{}: {} given, {} is cut over data only; legal: 1", name, value, model.name));
     if (p.zero_stage == 3 && p.dp > 1)
-      reasons.push_back(fmt::format("zero: 3 given, layers of {} read one another's outputs far apart; legal: 0, 1, 2",
-                                    model.name));
+      reasons.push_back(
+          fmt::format("zero: 3 given, layers of {} read one another's outputs far apart; legal: 0, 1, 2", model.name));
     add_states(p, reasons);
     return reasons;
   }

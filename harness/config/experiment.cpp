@@ -38,7 +38,8 @@ void set_images(Experiment& e) {
     if (m.yolo) m.yolo->image_size = e.image_size;
   }
   if (e.classes == 0) return;
-  if (!m.vision && !m.yolo) throw InputError(fmt::format("--classes: {} given, {} classifies nothing", e.classes, m.name));
+  if (!m.vision && !m.yolo)
+    throw InputError(fmt::format("--classes: {} given, {} classifies nothing", e.classes, m.name));
   (m.vision ? m.vision->classes : m.yolo->classes) = e.classes;
 }
 
@@ -86,7 +87,8 @@ void check_seq(Experiment const& e, Reasons& reasons) {
     if (e.seq != 1)
       reasons.push_back(
           fmt::format("seq: {} given, {} has no tokens; legal: 1 (size: --image-size)", e.seq, model.name));
-    if (e.dropout > 0) reasons.push_back(fmt::format("dropout: {} given, {} has none; legal: 0", e.dropout, model.name));
+    if (e.dropout > 0)
+      reasons.push_back(fmt::format("dropout: {} given, {} has none; legal: 0", e.dropout, model.name));
     return;
   }
   if (model.vision && e.seq != model.vision_tokens())
@@ -100,14 +102,13 @@ void check_seq(Experiment const& e, Reasons& reasons) {
   bool const zigzag = model.causal && p.cp_method != CpMethod::ulysses;
   std::int64_t const pieces = p.cp == 1 ? 1 : zigzag ? 2 * p.cp : p.cp;
   if (e.seq % pieces != 0) {
-    reasons.push_back(fmt::format("cp: seq {} is not a multiple of {} = {}; {}", e.seq, zigzag ? "2*cp" : "cp",
-                                  pieces, fit_text(e, round_up(e.seq, pieces))));
+    reasons.push_back(fmt::format("cp: seq {} is not a multiple of {} = {}; {}", e.seq, zigzag ? "2*cp" : "cp", pieces,
+                                  fit_text(e, round_up(e.seq, pieces))));
     return;
   }
   if (p.sequence_parallel && e.seq / p.cp % p.tp != 0)
-    reasons.push_back(
-        fmt::format("sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; {}",
-                    e.seq / p.cp, p.tp, fit_text(e, round_up(e.seq, pieces * p.tp))));
+    reasons.push_back(fmt::format("sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; {}",
+                                  e.seq / p.cp, p.tp, fit_text(e, round_up(e.seq, pieces * p.tp))));
 }
 
 void check_prediction(Experiment const& e, Reasons& reasons) {
@@ -125,7 +126,8 @@ void check_prediction(Experiment const& e, Reasons& reasons) {
 void check_phase(Experiment const& e, Reasons& reasons) {
   std::string_view const phase = to_string(e.phase);
   if (e.phase != PhaseKind::decode && e.context > 0)
-    reasons.push_back(fmt::format("context: {} given, {} has no cache before it; legal with phase decode", e.context, phase));
+    reasons.push_back(
+        fmt::format("context: {} given, {} has no cache before it; legal with phase decode", e.context, phase));
   if (e.phase == PhaseKind::train) return;
   if (e.model.position == PositionKind::learned && e.context >= e.model.max_positions)
     reasons.push_back(fmt::format("context: {} given, {} has {} learned positions; legal: 1 to {}", e.context,
@@ -140,8 +142,7 @@ void check_phase(Experiment const& e, Reasons& reasons) {
                                   to_string(e.parallel.recompute), phase));
   if (e.parallel.zero_stage > 0)
     reasons.push_back(fmt::format("zero: {} given, {} has no optimizer; legal: 0", e.parallel.zero_stage, phase));
-  if (e.dropout > 0)
-    reasons.push_back(fmt::format("dropout: {} given, {} drops nothing; legal: 0", e.dropout, phase));
+  if (e.dropout > 0) reasons.push_back(fmt::format("dropout: {} given, {} drops nothing; legal: 0", e.dropout, phase));
   if (e.clip_grad > 0)
     reasons.push_back(fmt::format("clip-grad: {} given, {} has no gradients; legal: 0", e.clip_grad, phase));
   if (e.phase == PhaseKind::decode && e.parallel.cp > 1)
@@ -154,7 +155,11 @@ void check_phase(Experiment const& e, Reasons& reasons) {
 void check_routing(Experiment const& e, Reasons& reasons) {
   if (!e.model.moe) {
     if (e.router_skew > 0 || e.capacity > 0 || e.routing != RoutingKind::prescribed)
-      reasons.push_back(fmt::format("{}: given, {} has no experts", e.router_skew > 0 ? "router-skew" : e.capacity > 0 ? "capacity" : "routing", e.model.name));
+      reasons.push_back(fmt::format("{}: given, {} has no experts",
+                                    e.router_skew > 0 ? "router-skew"
+                                    : e.capacity > 0  ? "capacity"
+                                                      : "routing",
+                                    e.model.name));
     return;
   }
   MoeConfig const& moe = *e.model.moe;
@@ -209,9 +214,10 @@ std::vector<std::string> warnings(Experiment const& e) {
   if (!e.model.moe || e.capacity == 0) return {};
   MoeConfig const& moe = *e.model.moe;
   if (e.capacity * static_cast<double>(moe.top_k) < static_cast<double>(moe.experts)) return {};
-  return {fmt::format("capacity: {} x top {} is at least the {} experts, so every expert may take every token and none "
-                      "is dropped; 0 says the same",
-                      e.capacity, moe.top_k, moe.experts)};
+  return {
+      fmt::format("capacity: {} x top {} is at least the {} experts, so every expert may take every token and none "
+                  "is dropped; 0 says the same",
+                  e.capacity, moe.top_k, moe.experts)};
 }
 
 std::string_view to_string(DeviceKind device) {

@@ -42,13 +42,13 @@ struct Experiment {
   std::int64_t nccl_channels = 0;                       ///< exactly so many, 0: NCCL's own choice
   bool share_gpu = false;                               ///< ranks may share a GPU: functional runs only
   bool cuda_graph = false;                              ///< timed steps start as one CUDA graph
-  std::int64_t ranks = 0;  ///< 0: as many as the cut needs
-  double bucket_mb = 25;   ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
+  std::int64_t ranks = 0;                               ///< 0: as many as the cut needs
+  double bucket_mb = 25;  ///< DDP gradient bucket, MB = 1e6 bytes (PyTorch's default is 25 MiB)
   RoutingKind routing = RoutingKind::prescribed;
-  double router_skew = 0;  ///< rows of the busiest expert over the mean, 0: forced balance
-  double capacity = 0;     ///< expert capacity factor, 0: dropless
-  double dropout = 0;      ///< rate on the embedding and on both branches of a block
-  double clip_grad = 0;    ///< largest global norm of the gradients, 0: not clipped
+  double router_skew = 0;   ///< rows of the busiest expert over the mean, 0: forced balance
+  double capacity = 0;      ///< expert capacity factor, 0: dropless
+  double dropout = 0;       ///< rate on the embedding and on both branches of a block
+  double clip_grad = 0;     ///< largest global norm of the gradients, 0: not clipped
   std::int64_t mtp = 0;     ///< multi-token-prediction layers of the model that the step has
   double mtp_weight = 0.3;  ///< of their mean loss (DeepSeek-V3 report, section 4.2)
   bool check = false;

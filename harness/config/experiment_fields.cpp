@@ -104,8 +104,10 @@ void add_cut_fields(std::vector<Field>& t) {
                       SB_FIELD(parallel.zero_stage)));
   degree("shard-ranks", "ranks that a ZeRO shard is spread over (HSDP); all of dp when not given",
          SB_FIELD(parallel.shard_ranks));
-  t.push_back(choice("zero-keep", "what ZeRO leaves whole between microbatches: weights (zero 3), or gradients too (all; zero 2 and 3)",
-                     all_of<ZeroKeep>(), SB_FIELD(parallel.zero_keep)));
+  t.push_back(
+      choice("zero-keep",
+             "what ZeRO leaves whole between microbatches: weights (zero 3), or gradients too (all; zero 2 and 3)",
+             all_of<ZeroKeep>(), SB_FIELD(parallel.zero_keep)));
   t.push_back(toggle("sequence-parallel", "cut the activations between tp regions along the sequence",
                      SB_FIELD(parallel.sequence_parallel)));
   t.push_back(number("tp-sync-fraction", "share of the channels that tp synchronises", 0, 1,
@@ -145,8 +147,8 @@ Field word(std::string flag, std::string help, std::vector<std::string> words, A
 /// What only a GPU back end honours; gpu_only_flag() has the same list.
 void add_gpu_fields(std::vector<Field>& t) {
   constexpr std::int64_t most_channels = 64;  // NCCL's MAXCHANNELS
-  t.push_back(word("attention", "attention on a GPU; auto is query-blocks", {"query-blocks", "cudnn"},
-                   SB_FIELD(attention)));
+  t.push_back(
+      word("attention", "attention on a GPU; auto is query-blocks", {"query-blocks", "cudnn"}, SB_FIELD(attention)));
   t.push_back(word("nccl-algo", "NCCL's algorithm (NCCL_ALGO)",
                    {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree"}, SB_FIELD(nccl_algo)));
   t.push_back(word("nccl-proto", "NCCL's protocol (NCCL_PROTO)", {"LL", "LL128", "Simple"}, SB_FIELD(nccl_proto)));
@@ -160,14 +162,14 @@ void add_gpu_fields(std::vector<Field>& t) {
 void add_run_fields(std::vector<Field>& t) {
   t.push_back(choice("scope", "blocks only, or embeddings, head and loss too", all_of<Scope>(), SB_FIELD(scope)));
   t.push_back(choice("phase", "training step, prompt pass or token generation", all_of<PhaseKind>(), SB_FIELD(phase)));
-  t.push_back(integer("context", "decode: tokens in the KV cache before the step; seq - 1 when not given", 1, batch_limit,
-                      SB_FIELD(context)));
+  t.push_back(integer("context", "decode: tokens in the KV cache before the step; seq - 1 when not given", 1,
+                      batch_limit, SB_FIELD(context)));
   t.push_back(choice("device", "where kernels run", all_of<DeviceKind>(), SB_FIELD(device)));
   add_gpu_fields(t);
   t.push_back(integer("ranks", "processes; as many as the cut needs when not given", 1, batch_limit, SB_FIELD(ranks)));
   t.push_back(number("bucket-mb", "gradient bucket of data parallelism, MB", 0.001, number_limit, SB_FIELD(bucket_mb)));
-  t.push_back(
-      number("router-skew", "rows of the busiest expert over the mean, 0 forces balance", 0, number_limit, SB_FIELD(router_skew)));
+  t.push_back(number("router-skew", "rows of the busiest expert over the mean, 0 forces balance", 0, number_limit,
+                     SB_FIELD(router_skew)));
   t.push_back(choice("routing", "who chooses experts: prescribed loads, or the router's scores", all_of<RoutingKind>(),
                      SB_FIELD(routing)));
   t.push_back(number("capacity", "expert capacity factor, 0 drops no token", 0, number_limit, SB_FIELD(capacity)));
@@ -175,8 +177,10 @@ void add_run_fields(std::vector<Field>& t) {
                      SB_FIELD(dropout)));
   t.push_back(number("clip-grad", "largest global norm of the gradients; 0 does not clip", 0, number_limit,
                      SB_FIELD(clip_grad)));
-  t.push_back(integer("mtp", "multi-token-prediction layers in the step, of those the model has", 0, 64, SB_FIELD(mtp)));
-  t.push_back(number("mtp-weight", "weight of the prediction layers' mean loss", 0, number_limit, SB_FIELD(mtp_weight)));
+  t.push_back(
+      integer("mtp", "multi-token-prediction layers in the step, of those the model has", 0, 64, SB_FIELD(mtp)));
+  t.push_back(
+      number("mtp-weight", "weight of the prediction layers' mean loss", 0, number_limit, SB_FIELD(mtp_weight)));
   t.push_back(toggle("check", "compare with the unsharded step", SB_FIELD(check)));
   t.push_back(toggle("verify-collectives", "check kind, size, group and order of collectives across ranks",
                      SB_FIELD(verify_collectives)));
@@ -194,10 +198,10 @@ std::vector<Field> make_table() {
   Field model = path("model", "preset or path of a config.json", "what to run (`shardbench models` lists the presets)",
                      SB_FIELD(model_name));
   Field layers = integer("layers", "layers to keep; all when not given", 1, degree_limit, SB_FIELD(layers));
-  Field image = integer("image-size", "pixels a side of a vision model's images; the model's own when not given", 1, 65536,
-                        SB_FIELD(image_size));
-  Field classes = integer("classes", "classes of a vision model's head; the model's own when not given", 1,
-                          65536, SB_FIELD(classes));
+  Field image = integer("image-size", "pixels a side of a vision model's images; the model's own when not given", 1,
+                        65536, SB_FIELD(image_size));
+  Field classes = integer("classes", "classes of a vision model's head; the model's own when not given", 1, 65536,
+                          SB_FIELD(classes));
   // A model that was resolved for other values is stale.
   for (Field* const field : {&model, &layers, &image, &classes})
     field->set = [set = field->set](Experiment& e, std::string_view text) {

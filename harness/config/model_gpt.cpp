@@ -58,15 +58,16 @@ ModelConfig read_gpt_neox(JsonFields const& fields) {
 
 ModelConfig read_falcon(JsonFields const& fields) {
   ModelConfig model = gpt_base();
-  if (fields.flag_or("alibi", false)) fields.fail("alibi", "true given, positions by bias are not read (allowed: false)");
+  if (fields.flag_or("alibi", false))
+    fields.fail("alibi", "true given, positions by bias are not read (allowed: false)");
   model.layers = fields.size("num_hidden_layers", max_layers);
   model.hidden = fields.size("hidden_size");
   model.heads = fields.size("num_attention_heads", max_heads);
   split_hidden(fields, "num_attention_heads", model);
   bool const grouped = fields.flag_or("new_decoder_architecture", false);  // FalconConfig's names and defaults
-  model.kv_heads = grouped                                 ? fields.size_or("num_kv_heads", model.heads, max_heads)
+  model.kv_heads = grouped                               ? fields.size_or("num_kv_heads", model.heads, max_heads)
                    : fields.flag_or("multi_query", true) ? 1
-                                                           : model.heads;
+                                                         : model.heads;
   if (model.heads % model.kv_heads != 0)
     fields.fail("num_kv_heads", fmt::format("{} does not divide num_attention_heads {}", model.kv_heads, model.heads));
   model.ffn_hidden = fields.size_or("ffn_hidden_size", 4 * model.hidden, 4 * max_width);

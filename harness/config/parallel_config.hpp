@@ -30,9 +30,9 @@ struct ParallelConfig {
   std::int64_t shard_ranks = 0;  ///< HSDP: ranks a ZeRO shard is spread over, 0 means all of dp
   ZeroKeep zero_keep = ZeroKeep::none;
   bool sequence_parallel = false;
-  double tp_sync_fraction = 1;      ///< partially synchronised tensor parallelism
-  std::int64_t streams = 1;         ///< residual streams on one rank: the reference of a partially synchronised tp
-  std::string tp_overlap = "none";  ///< none | chunked
+  double tp_sync_fraction = 1;         ///< partially synchronised tensor parallelism
+  std::int64_t streams = 1;            ///< residual streams on one rank: the reference of a partially synchronised tp
+  std::string tp_overlap = "none";     ///< none | chunked
   std::int64_t tp_overlap_chunks = 4;  ///< pieces of a GEMM and its collective when chunked
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Recompute recompute = Recompute::none;

@@ -60,8 +60,7 @@ struct DeviceHandle::Plugin {
     if (!library) return fmt::format("the CUDA back end cannot be opened: {}", dlerror());
     make_device = reinterpret_cast<MakeDeviceFunction>(dlsym(library, "shardbench_make_device"));
     visible_gpus = reinterpret_cast<VisibleGpusFunction>(dlsym(library, "shardbench_visible_gpus"));
-    choose_attention =
-        reinterpret_cast<ChooseAttentionFunction>(dlsym(library, "shardbench_choose_attention"));
+    choose_attention = reinterpret_cast<ChooseAttentionFunction>(dlsym(library, "shardbench_choose_attention"));
     nvlinks = reinterpret_cast<NvlinksFunction>(dlsym(library, "shardbench_nvlinks"));
     make_communicator =
         reinterpret_cast<MakeNcclCommunicatorFunction>(dlsym(library, "shardbench_make_nccl_communicator"));

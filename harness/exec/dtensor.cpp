@@ -21,15 +21,20 @@ std::int64_t elements_of(std::vector<std::int64_t> const& shape) {
 }
 
 void check(DTensor::Shape const& shape, MeshCommunicators const& mesh, std::vector<Placement> const& placements) {
-  if (shape.size() > max_rank) throw InputError(fmt::format("DTensor: {} dims given (allowed: 0 to {})", shape.size(), max_rank));
+  if (shape.size() > max_rank)
+    throw InputError(fmt::format("DTensor: {} dims given (allowed: 0 to {})", shape.size(), max_rank));
   for (std::int64_t const size : shape)
-    if (size < 0) throw InputError(fmt::format("DTensor: size {} in shape ({}) is below 0", size, fmt::join(shape, ", ")));
+    if (size < 0)
+      throw InputError(fmt::format("DTensor: size {} in shape ({}) is below 0", size, fmt::join(shape, ", ")));
   if (placements.size() != mesh.mesh().axes().size())
-    throw InputError(fmt::format("DTensor: {} placements given, the mesh has {} axes", placements.size(), mesh.mesh().axes().size()));
+    throw InputError(fmt::format("DTensor: {} placements given, the mesh has {} axes", placements.size(),
+                                 mesh.mesh().axes().size()));
   for (Placement const& p : placements) {
     auto const* const shard = std::get_if<Shard>(&p);
     bool const plain = shard && shard->layout == ShardLayout::contiguous && shard->replicas == 1;
-    if (is_private(p) || (shard && !plain)) throw InputError(fmt::format("DTensor: placement {} is not one of replicate, shard(DIM), partial(sum), partial(max)", to_string(p)));
+    if (is_private(p) || (shard && !plain))
+      throw InputError(fmt::format(
+          "DTensor: placement {} is not one of replicate, shard(DIM), partial(sum), partial(max)", to_string(p)));
     if (shard && (shard->dim < 0 || static_cast<std::size_t>(shard->dim) >= shape.size()))
       throw InputError(fmt::format("DTensor: {} of a tensor with {} dims", to_string(p), shape.size()));
   }
@@ -37,7 +42,8 @@ void check(DTensor::Shape const& shape, MeshCommunicators const& mesh, std::vect
 
 /// Row-major box of `shape` inside a row-major tensor: rows of the last dim are moved one by one.
 template <class Move>
-void for_each_row(std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape, Move move) {
+void for_each_row(std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin,
+                  std::vector<std::int64_t> const& shape, Move move) {
   if (elements_of(shape) == 0) return;
   std::size_t const rank = shape.size();
   if (rank == 0) return move(0, 0, 1);
@@ -58,14 +64,20 @@ void for_each_row(std::vector<std::int64_t> const& outer, std::vector<std::int64
   }
 }
 
-std::vector<float> cut_box(std::vector<float> const& from, std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape) {
+std::vector<float> cut_box(std::vector<float> const& from, std::vector<std::int64_t> const& outer,
+                           std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape) {
   std::vector<float> box(static_cast<std::size_t>(elements_of(shape)));
-  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) { std::copy_n(from.begin() + offset, count, box.begin() + inner); });
+  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) {
+    std::copy_n(from.begin() + offset, count, box.begin() + inner);
+  });
   return box;
 }
 
-void paste_box(std::vector<float>& to, std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape, float const* box) {
-  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) { std::copy_n(box + inner, count, to.begin() + offset); });
+void paste_box(std::vector<float>& to, std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin,
+               std::vector<std::int64_t> const& shape, float const* box) {
+  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) {
+    std::copy_n(box + inner, count, to.begin() + offset);
+  });
 }
 
 BufferView view_of(std::vector<float>& values) { return {values.data(), values.size(), Dtype::f32}; }
@@ -86,8 +98,10 @@ Box part_of(std::vector<std::int64_t> const& shape, int dim, std::int64_t parts,
 
 }  // namespace
 
-MeshCommunicators::MeshCommunicators(DeviceMesh mesh, Communicator& world) : mesh_(std::move(mesh)), rank_(world.rank()) {
-  if (mesh_.num_ranks() != world.size()) throw InputError(fmt::format("mesh: {} ranks laid out, the job has {}", mesh_.num_ranks(), world.size()));
+MeshCommunicators::MeshCommunicators(DeviceMesh mesh, Communicator& world)
+    : mesh_(std::move(mesh)), rank_(world.rank()) {
+  if (mesh_.num_ranks() != world.size())
+    throw InputError(fmt::format("mesh: {} ranks laid out, the job has {}", mesh_.num_ranks(), world.size()));
   coordinate_ = mesh_.coordinate_of(rank_);
   for (std::size_t a = 0; a < mesh_.axes().size(); ++a) {
     auto const group = mesh_.group_of(rank_, {mesh_.axes()[a].name});
@@ -95,7 +109,8 @@ MeshCommunicators::MeshCommunicators(DeviceMesh mesh, Communicator& world) : mes
   }
 }
 
-DimRange local_range(std::int64_t length, int dim, std::vector<Placement> const& placements, DeviceMesh const& mesh, std::vector<std::int64_t> const& coordinate) {
+DimRange local_range(std::int64_t length, int dim, std::vector<Placement> const& placements, DeviceMesh const& mesh,
+                     std::vector<std::int64_t> const& coordinate) {
   DimRange range{0, length};
   for (std::size_t a = 0; a < placements.size(); ++a) {
     if (!is_shard(placements[a], dim)) continue;
@@ -105,7 +120,8 @@ DimRange local_range(std::int64_t length, int dim, std::vector<Placement> const&
   return range;
 }
 
-DTensor::DTensor(Shape global, MeshCommunicators const& mesh, std::vector<Placement> placements) : global_(std::move(global)), mesh_(&mesh), placements_(std::move(placements)) {
+DTensor::DTensor(Shape global, MeshCommunicators const& mesh, std::vector<Placement> placements)
+    : global_(std::move(global)), mesh_(&mesh), placements_(std::move(placements)) {
   check(global_, mesh, placements_);
   for (std::size_t d = 0; d < global_.size(); ++d)
     local_.push_back(local_range(global_[d], static_cast<int>(d), placements_, mesh.mesh(), mesh.coordinate()).size);
@@ -115,7 +131,8 @@ DTensor::DTensor(Shape global, MeshCommunicators const& mesh, std::vector<Placem
 std::int64_t DTensor::global_index(std::int64_t local_index) const {
   std::int64_t index = 0, stride = 1;
   for (std::size_t d = global_.size(); d-- > 0;) {
-    std::int64_t const begin = local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).begin;
+    std::int64_t const begin =
+        local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).begin;
     index += (begin + local_index % local_[d]) * stride;
     local_index /= local_[d];
     stride *= global_[d];
@@ -123,24 +140,33 @@ std::int64_t DTensor::global_index(std::int64_t local_index) const {
   return index;
 }
 
-DTensor distribute_tensor(DTensor::Shape global_shape, DTensor::Fill const& fill, MeshCommunicators const& mesh, std::vector<Placement> placements) {
+DTensor distribute_tensor(DTensor::Shape global_shape, DTensor::Fill const& fill, MeshCommunicators const& mesh,
+                          std::vector<Placement> placements) {
   DTensor t(std::move(global_shape), mesh, std::move(placements));
-  if (std::ranges::any_of(t.placements_, is_partial)) throw InputError("distribute_tensor: partial placements come from operations (use from_partial)");
+  if (std::ranges::any_of(t.placements_, is_partial))
+    throw InputError("distribute_tensor: partial placements come from operations (use from_partial)");
   for (std::size_t i = 0; i < t.values_.size(); ++i) t.values_[i] = fill(t.global_index(static_cast<std::int64_t>(i)));
   return t;
 }
 
-DTensor distribute_tensor(DTensor::Shape global_shape, std::span<float const> values, MeshCommunicators const& mesh, std::vector<Placement> placements) {
+DTensor distribute_tensor(DTensor::Shape global_shape, std::span<float const> values, MeshCommunicators const& mesh,
+                          std::vector<Placement> placements) {
   auto const count = static_cast<std::size_t>(elements_of(global_shape));
-  if (values.size() != count) throw InputError(fmt::format("distribute_tensor: {} values given for shape ({})", values.size(), fmt::join(global_shape, ", ")));
-  return distribute_tensor(std::move(global_shape), [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; }, mesh, std::move(placements));
+  if (values.size() != count)
+    throw InputError(
+        fmt::format("distribute_tensor: {} values given for shape ({})", values.size(), fmt::join(global_shape, ", ")));
+  return distribute_tensor(
+      std::move(global_shape), [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; }, mesh,
+      std::move(placements));
 }
 
-DTensor from_partial(DTensor::Shape global_shape, std::vector<float> local_values, MeshCommunicators const& mesh, std::vector<Placement> placements) {
+DTensor from_partial(DTensor::Shape global_shape, std::vector<float> local_values, MeshCommunicators const& mesh,
+                     std::vector<Placement> placements) {
   DTensor t(std::move(global_shape), mesh, std::move(placements));
   if (std::ranges::none_of(t.placements_, is_partial)) throw InputError("from_partial: no placement is partial");
   if (local_values.size() != t.values_.size())
-    throw InputError(fmt::format("from_partial: {} values given for local shape ({})", local_values.size(), fmt::join(t.local_, ", ")));
+    throw InputError(fmt::format("from_partial: {} values given for local shape ({})", local_values.size(),
+                                 fmt::join(t.local_, ", ")));
   t.values_ = std::move(local_values);
   return t;
 }
@@ -152,16 +178,29 @@ DTensor DTensor::redistribute(std::vector<Placement> const& to) const {
   return t;
 }
 
-std::vector<float> DTensor::to_global() const { return redistribute(std::vector<Placement>(placements_.size(), Replicate{})).values_; }
+std::vector<float> DTensor::to_global() const {
+  return redistribute(std::vector<Placement>(placements_.size(), Replicate{})).values_;
+}
 
 void DTensor::run(RedistributeStep const& step) {
   switch (step.transition) {
-    case Transition::all_reduce: all_reduce(step); break;
-    case Transition::reduce_scatter: reduce_scatter(step); break;
-    case Transition::all_gather: all_gather(step); break;
-    case Transition::all_to_all: all_to_all(step); break;
-    case Transition::local_slice: local_slice(step); break;
-    default: throw Error(fmt::format("DTensor: no step from {} to {}", to_string(step.from), to_string(step.to)));
+    case Transition::all_reduce:
+      all_reduce(step);
+      break;
+    case Transition::reduce_scatter:
+      reduce_scatter(step);
+      break;
+    case Transition::all_gather:
+      all_gather(step);
+      break;
+    case Transition::all_to_all:
+      all_to_all(step);
+      break;
+    case Transition::local_slice:
+      local_slice(step);
+      break;
+    default:
+      throw Error(fmt::format("DTensor: no step from {} to {}", to_string(step.from), to_string(step.to)));
   }
   set_placement(step.axis, step.to);
 }
@@ -170,7 +209,8 @@ void DTensor::set_placement(std::size_t axis, Placement const& placement) {
   placements_[axis] = placement;
   for (std::size_t d = 0; d < global_.size(); ++d)
     local_[d] = local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).size;
-  VALIDATE(values_.size() == static_cast<std::size_t>(elements_of(local_)), fmt::format("DTensor: {} values for local shape ({})", values_.size(), fmt::join(local_, ", ")));
+  VALIDATE(values_.size() == static_cast<std::size_t>(elements_of(local_)),
+           fmt::format("DTensor: {} values for local shape ({})", values_.size(), fmt::join(local_, ", ")));
 }
 
 void DTensor::all_reduce(RedistributeStep const& step) {
@@ -180,7 +220,8 @@ void DTensor::all_reduce(RedistributeStep const& step) {
 }
 
 void DTensor::local_slice(RedistributeStep const& step) {
-  Box const box = part_of(local_, dim_of(step.to), mesh_->mesh().axes()[step.axis].size, mesh_->coordinate()[step.axis]);
+  Box const box =
+      part_of(local_, dim_of(step.to), mesh_->mesh().axes()[step.axis].size, mesh_->coordinate()[step.axis]);
   values_ = cut_box(values_, local_, box.begin, box.shape);
 }
 
@@ -197,11 +238,13 @@ void DTensor::reduce_scatter(RedistributeStep const& step) {
   std::vector<float> from(padded * static_cast<std::size_t>(parts), 0.0f), mine(padded);
   for (std::int64_t i = 0; i < parts; ++i) {
     Box const box = part_of(local_, dim_of(step.to), parts, i);
-    std::ranges::copy(cut_box(values_, local_, box.begin, box.shape), from.begin() + i * static_cast<std::int64_t>(padded));
+    std::ranges::copy(cut_box(values_, local_, box.begin, box.shape),
+                      from.begin() + i * static_cast<std::int64_t>(padded));
   }
   InlineStream stream;
   mesh_->axis(step.axis).reduce_scatter(view_of(from), view_of(mine), stream);
-  mine.resize(static_cast<std::size_t>(elements_of(part_of(local_, dim_of(step.to), parts, mesh_->coordinate()[step.axis]).shape)));
+  mine.resize(static_cast<std::size_t>(
+      elements_of(part_of(local_, dim_of(step.to), parts, mesh_->coordinate()[step.axis]).shape)));
   values_ = std::move(mine);
 }
 
@@ -211,7 +254,8 @@ void DTensor::all_gather(RedistributeStep const& step) {
   std::vector<Placement> whole = placements_;
   whole[step.axis] = Replicate{};
   std::vector<std::int64_t> shape = local_;
-  shape[static_cast<std::size_t>(dim)] = local_range(global_[static_cast<std::size_t>(dim)], dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
+  shape[static_cast<std::size_t>(dim)] =
+      local_range(global_[static_cast<std::size_t>(dim)], dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
   auto const padded = static_cast<std::size_t>(elements_of(part_of(shape, dim, parts, 0).shape));
   std::vector<float> mine = values_, all(padded * static_cast<std::size_t>(parts));
   mine.resize(padded, 0.0f);
@@ -232,7 +276,8 @@ void DTensor::all_to_all(RedistributeStep const& step) {
   whole[step.axis] = Replicate{};
   std::vector<std::int64_t> shape = local_;
   shape[from_at] = local_range(global_[from_at], from_dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
-  // I hold part `index` along from_dim; rank i wants part i along to_dim of it. Blocks need no padding: their sizes are sent.
+  // I hold part `index` along from_dim; rank i wants part i along to_dim of it. Blocks need no padding: their sizes are
+  // sent.
   std::vector<float> send, received;
   std::vector<std::size_t> send_counts, receive_counts;
   for (std::int64_t i = 0; i < parts; ++i) {
@@ -243,7 +288,9 @@ void DTensor::all_to_all(RedistributeStep const& step) {
   }
   Box const mine = part_of(shape, to_dim, parts, index);
   std::size_t total = 0;
-  for (std::int64_t i = 0; i < parts; ++i) receive_counts.push_back(static_cast<std::size_t>(elements_of(part_of(mine.shape, from_dim, parts, i).shape))), total += receive_counts.back();
+  for (std::int64_t i = 0; i < parts; ++i)
+    receive_counts.push_back(static_cast<std::size_t>(elements_of(part_of(mine.shape, from_dim, parts, i).shape))),
+        total += receive_counts.back();
   received.resize(total);
   InlineStream stream;
   mesh_->axis(step.axis).all_to_all(view_of(send), send_counts, view_of(received), receive_counts, stream);

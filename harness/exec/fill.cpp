@@ -166,7 +166,8 @@ void Runner::fill_constants(std::uint64_t seed) {
       put(device_, Operands(program_, plan_, arena_, 0).at({c.tensor, 0, 0}), c.integers, stream);
       continue;
     }
-    std::vector<float> values(static_cast<std::size_t>(program_.tensors[static_cast<std::size_t>(c.tensor)].elements()));
+    std::vector<float> values(
+        static_cast<std::size_t>(program_.tensors[static_cast<std::size_t>(c.tensor)].elements()));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = c.scale * random_normal(tensor_key(seed, c.key), static_cast<std::uint64_t>(i));
     write(c.tensor, values);

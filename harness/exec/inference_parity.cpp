@@ -66,7 +66,8 @@ class LogitComparison {
       double squares = 0;
       for (std::int64_t c = 0; c < p.vocab; ++c) squares += static_cast<double>(row[c]) * static_cast<double>(row[c]);
       double const rms = std::sqrt(squares / static_cast<double>(p.vocab));
-      if (!(rms > 0)) report_.problem = fmt::format("the unsharded logits at position {} are empty or not finite", position);
+      if (!(rms > 0))
+        report_.problem = fmt::format("the unsharded logits at position {} are empty or not finite", position);
       for (std::int64_t c = 0; c < columns && p.first_logit + c < p.vocab; ++c)
         record(actual[static_cast<std::size_t>(b * columns + c)], row[p.first_logit + c], rms, "logits", position);
       // Rounding may swap near equal tokens, so a chosen one is judged by its logit.
@@ -76,7 +77,8 @@ class LogitComparison {
   }
 
   void record(float a, float b, double rms, char const* what, std::int64_t position) {
-    double const difference = std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + rms);
+    double const difference =
+        std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + rms);
     double const error = std::isfinite(difference) ? difference : HUGE_VAL;
     if (error <= report_.max_rel_error) return;
     report_.max_rel_error = error;

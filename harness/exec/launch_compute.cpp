@@ -69,9 +69,9 @@ void attention_backward(Launch const& l) {
 
 void attention_merge(Launch const& l) {
   auto const& s = std::get<AttentionOpShape>(l.op.shape);
-  l.kernels.attention_merge(
-      l.stream, {s.seq_q, s.batch, s.heads, s.value_dim, part(l, l.out(0)), part(l, l.in(0)), l.data.as<float>(l.out(1)),
-                 l.data.as<float>(l.in(1)), s.statistic_stride, l.precision()});
+  l.kernels.attention_merge(l.stream,
+                            {s.seq_q, s.batch, s.heads, s.value_dim, part(l, l.out(0)), part(l, l.in(0)),
+                             l.data.as<float>(l.out(1)), l.data.as<float>(l.in(1)), s.statistic_stride, l.precision()});
 }
 
 void norm_forward(Launch const& l) {
@@ -137,8 +137,10 @@ void embedding_backward(Launch const& l) {
 
 CrossEntropyShape loss_shape(Launch const& l) {
   auto const& s = std::get<CrossEntropyOpShape>(l.op.shape);
-  return {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), s.tokens, s.columns, s.first_column, s.valid_vocab,
-          l.precision(), s.softcap};
+  return {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)),
+          s.tokens,           s.columns,
+          s.first_column,     s.valid_vocab,
+          l.precision(),      s.softcap};
 }
 
 void loss_max(Launch const& l) { l.kernels.cross_entropy_max(l.stream, {loss_shape(l), l.data.as<float>(l.out(0))}); }
@@ -175,20 +177,25 @@ void copy_block(Launch const& l) {
                              l.data.dtype(l.out(0))});
     return;
   }
-  l.kernels.copy_block(
-      l.stream, {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, row_stride(l.in(0), s.cols),
-                 row_stride(l.out(0), s.cols), l.data.dtype(l.in(0)), l.data.dtype(l.out(0)), s.scale});
+  l.kernels.copy_block(l.stream,
+                       {l.data.at(l.in(0)), l.data.at(l.out(0)), s.rows, s.cols, row_stride(l.in(0), s.cols),
+                        row_stride(l.out(0), s.cols), l.data.dtype(l.in(0)), l.data.dtype(l.out(0)), s.scale});
 }
 
 LatentKeyShape latent_keys(Launch const& l, TensorRef const& plain, TensorRef const& rotary) {
   auto const& s = std::get<LatentKeysShape>(l.op.shape);
-  return {s.rows, s.heads, s.plain_dim, s.rotary_dim, row_stride(plain, s.heads * s.plain_dim),
-          row_stride(rotary, s.rotary_dim), l.precision()};
+  return {s.rows,
+          s.heads,
+          s.plain_dim,
+          s.rotary_dim,
+          row_stride(plain, s.heads * s.plain_dim),
+          row_stride(rotary, s.rotary_dim),
+          l.precision()};
 }
 
 void join_keys(Launch const& l) {
-  l.kernels.join_keys(
-      l.stream, {latent_keys(l, l.in(0), l.in(1)), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0))});
+  l.kernels.join_keys(l.stream,
+                      {latent_keys(l, l.in(0), l.in(1)), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0))});
 }
 
 void split_keys(Launch const& l) {
@@ -230,13 +237,13 @@ void dropout(Launch const& l) {
 }
 
 void square_sum(Launch const& l) {
-  l.kernels.square_sum(l.stream, {l.data.at(l.in(0)), l.data.as<float>(l.out(0)),
-                                  std::get<BlockShape>(l.op.shape).cols, l.adds, l.data.dtype(l.in(0))});
+  l.kernels.square_sum(l.stream, {l.data.at(l.in(0)), l.data.as<float>(l.out(0)), std::get<BlockShape>(l.op.shape).cols,
+                                  l.adds, l.data.dtype(l.in(0))});
 }
 
 void clip_factor(Launch const& l) {
-  l.kernels.clip_factor(l.stream, {l.data.as<float>(l.in(0)), l.data.as<float>(l.out(0)),
-                                   std::get<ClipShape>(l.op.shape).max_norm});
+  l.kernels.clip_factor(
+      l.stream, {l.data.as<float>(l.in(0)), l.data.as<float>(l.out(0)), std::get<ClipShape>(l.op.shape).max_norm});
 }
 
 void adamw(Launch const& l) {
@@ -270,16 +277,16 @@ void router_forward(Launch const& l) {
   auto const& s = std::get<RouterShape>(l.op.shape);
   PrescribedChoice const prescribed{l.data.as<std::int32_t>(l.in(2)), l.data.as<std::int32_t>(l.in(3)), s.period,
                                     s.rotation};
-  l.kernels.router_forward(l.stream, {s.rule, prescribed, l.data.at(l.in(0)), l.data.as<float>(l.in(1)),
-                                      l.data.as<float>(l.out(0)), l.data.as<std::int32_t>(l.out(1)), s.tokens,
-                                      l.data.dtype(l.in(0))});
+  l.kernels.router_forward(
+      l.stream, {s.rule, prescribed, l.data.at(l.in(0)), l.data.as<float>(l.in(1)), l.data.as<float>(l.out(0)),
+                 l.data.as<std::int32_t>(l.out(1)), s.tokens, l.data.dtype(l.in(0))});
 }
 
 void router_backward(Launch const& l) {
   auto const& s = std::get<RouterShape>(l.op.shape);
-  l.kernels.router_backward(l.stream, {s.rule, l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)),
-                                       l.data.as<float>(l.in(2)), l.data.at(l.out(0)), s.tokens,
-                                       l.data.dtype(l.in(0))});
+  l.kernels.router_backward(l.stream,
+                            {s.rule, l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)),
+                             l.data.at(l.out(0)), s.tokens, l.data.dtype(l.in(0))});
 }
 
 void expert_rows(Launch const& l) {
@@ -297,23 +304,23 @@ void source_rows(Launch const& l) {
 
 void permute(Launch const& l) {
   auto const& s = std::get<PermuteShape>(l.op.shape);
-  l.kernels.permute(l.stream, {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)),
-                               l.data.at(l.out(0)), l.rows_here(s.tokens), s.slots, s.copies, s.cols,
-                               l.rows_here(s.sorted), l.precision()});
+  l.kernels.permute(
+      l.stream, {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)), l.data.at(l.out(0)),
+                 l.rows_here(s.tokens), s.slots, s.copies, s.cols, l.rows_here(s.sorted), l.precision()});
 }
 
 void unpermute(Launch const& l) {
   auto const& s = std::get<PermuteShape>(l.op.shape);
-  l.kernels.unpermute(l.stream, {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)),
-                                 l.data.at(l.out(0)), l.rows_here(s.tokens), s.slots, s.copies, s.cols,
-                                 l.rows_here(s.sorted), l.precision()});
+  l.kernels.unpermute(
+      l.stream, {l.data.at(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<float>(l.in(2)), l.data.at(l.out(0)),
+                 l.rows_here(s.tokens), s.slots, s.copies, s.cols, l.rows_here(s.sorted), l.precision()});
 }
 
 void combine_weights(Launch const& l) {
   auto const& s = std::get<PermuteShape>(l.op.shape);
-  l.kernels.combine_weights(l.stream, {l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.as<std::int32_t>(l.in(2)),
-                                       l.data.as<float>(l.out(0)), s.tokens, s.slots, s.copies, s.cols, s.sorted,
-                                       l.precision()});
+  l.kernels.combine_weights(
+      l.stream, {l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.as<std::int32_t>(l.in(2)), l.data.as<float>(l.out(0)),
+                 s.tokens, s.slots, s.copies, s.cols, s.sorted, l.precision()});
 }
 
 /// By OpKind; nullptr where no kernel runs the op.

@@ -22,7 +22,8 @@ struct StepPlace {
 /// depend on them.
 /// Throws IllegalConfig for an op that no kernel of the set runs.
 void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Operands const& operands, bool adds,
-                    OptimizerSettings const& optimizer, StepPlace place, std::optional<RoutedCounts> const& counts = {});
+                    OptimizerSettings const& optimizer, StepPlace place,
+                    std::optional<RoutedCounts> const& counts = {});
 
 /// Why the program cannot be executed, in one line; empty when every op of it has a kernel.
 std::string not_executable(StepProgram const& program);

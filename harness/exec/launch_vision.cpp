@@ -16,14 +16,13 @@ void col2im(Launch const& l) {
 }
 
 void depthwise_forward(Launch const& l) {
-  l.kernels.depthwise_forward(
-      l.stream, {window(l), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), l.precision()});
+  l.kernels.depthwise_forward(l.stream,
+                              {window(l), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.out(0)), l.precision()});
 }
 
 void depthwise_backward(Launch const& l) {
-  l.kernels.depthwise_backward(l.stream,
-                               {window(l), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.in(2)),
-                                l.data.at(l.out(0)), l.data.as<float>(l.out(1)), l.adds, l.precision()});
+  l.kernels.depthwise_backward(l.stream, {window(l), l.data.at(l.in(0)), l.data.at(l.in(1)), l.data.at(l.in(2)),
+                                          l.data.at(l.out(0)), l.data.as<float>(l.out(1)), l.adds, l.precision()});
 }
 
 void batch_norm_forward(Launch const& l) {

@@ -102,8 +102,7 @@ class Comparison {
       TensorId const shard = part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard;
       bool const shards = shard != no_tensor;
       std::vector<float> whole(shards ? static_cast<std::size_t>(bucket.elements) : 0);
-      if (shards)
-        std::ranges::copy(runner.read(shard), whole.begin() + bucket.shard_begin);
+      if (shards) std::ranges::copy(runner.read(shard), whole.begin() + bucket.shard_begin);
       for (std::int32_t const i : bucket.parameters) {
         Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
         if (!shards) {

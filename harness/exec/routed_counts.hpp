@@ -10,7 +10,9 @@ namespace shardbench {
 class RoutedCounts {
  public:
   RoutedCounts(std::span<std::int32_t const> values, std::int64_t peers)
-      : values_(values), peers_(peers), experts_(static_cast<std::int64_t>(values.size()) / (peers > 1 ? 2 : 1) / peers) {}
+      : values_(values),
+        peers_(peers),
+        experts_(static_cast<std::int64_t>(values.size()) / (peers > 1 ? 2 : 1) / peers) {}
 
   std::int64_t peers() const { return peers_; }
   std::int64_t sent(std::int64_t peer) const { return rows(peer * experts_, experts_); }

@@ -166,8 +166,7 @@ void Runner::fetch_counts(Op const& op, Run const& run, Operands const& operands
 
 std::optional<RoutedCounts> Runner::counts_of(Op const& op, Run const& run) const {
   if (!op.host_dependent) return {};
-  auto const& values =
-      host_counts_[static_cast<std::size_t>(plan_.instance_of(op.inputs.back().id, run.microbatch))];
+  auto const& values = host_counts_[static_cast<std::size_t>(plan_.instance_of(op.inputs.back().id, run.microbatch))];
   auto const ep = std::ranges::find(program_.groups, std::string("ep"), &Group::name);
   return RoutedCounts(values, static_cast<std::int64_t>(ep->members.size()));
 }

@@ -20,9 +20,9 @@ struct DeviceSearch {
 };
 
 /// Tries from, 2 from, 4 from, ... up to `to` until one meets the demand; then the counts between it and the half of it
-/// in eighths of the half (the counts that still share many divisors), smallest first. A count in between is passed over
-/// when even a perfect scaling from the one that met the demand (with a tenth to spare) would miss `limit`; limit 0: no
-/// count is passed over.
+/// in eighths of the half (the counts that still share many divisors), smallest first. A count in between is passed
+/// over when even a perfect scaling from the one that met the demand (with a tenth to spare) would miss `limit`; limit
+/// 0: no count is passed over.
 DeviceSearch fewest_devices(std::int64_t from, std::int64_t to, double limit,
                             std::function<DeviceTrial(std::int64_t)> const& attempt);
 

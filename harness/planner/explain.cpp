@@ -102,7 +102,8 @@ std::vector<OversizedLayer> oversized_layers(PlanRequest const& request, CostMod
     layer.tp = least_degree(table, tp, kind, allowed, layer.bytes_with_tp,
                             [](std::int32_t degree) { return LayerKey{.tp = degree}; });
     double bytes = 0;
-    layer.ep = least_degree(table, ep, kind, allowed, bytes, [](std::int32_t degree) { return LayerKey{.ep = degree}; });
+    layer.ep =
+        least_degree(table, ep, kind, allowed, bytes, [](std::int32_t degree) { return LayerKey{.ep = degree}; });
     found.push_back(layer);
   }
   return found;

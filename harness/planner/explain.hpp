@@ -22,12 +22,12 @@ std::vector<StepPart> part_differences(Prediction const& best, Prediction const&
 
 /// A layer that alone, with all its states and the activations of one sample, is more than a device may hold.
 struct OversizedLayer {
-  std::string piece;          ///< "layer", "dense layer", "expert layer"
-  double parameters = 0;      ///< of one layer, uncut
-  double bytes = 0;           ///< it needs uncut
-  std::int64_t tp = 0;        ///< least tensor-parallel degree with which it fits, 0: none
-  double bytes_with_tp = 0;   ///< it needs so
-  std::int64_t ep = 0;        ///< least expert-parallel degree with which it fits, 0: none or no experts
+  std::string piece;         ///< "layer", "dense layer", "expert layer"
+  double parameters = 0;     ///< of one layer, uncut
+  double bytes = 0;          ///< it needs uncut
+  std::int64_t tp = 0;       ///< least tensor-parallel degree with which it fits, 0: none
+  double bytes_with_tp = 0;  ///< it needs so
+  std::int64_t ep = 0;       ///< least expert-parallel degree with which it fits, 0: none or no experts
 };
 
 /// Each kind of layer that does not fit on one device uncut; empty when all do.
@@ -39,11 +39,12 @@ struct SmallCandidate {
   double needed_bytes = 0;
 };
 
-/// Of each ZeRO stage, with a pipeline and without, the candidate that needs least memory, among those that give up speed
-/// for it; smallest first. Some may have no program.
+/// Of each ZeRO stage, with a pipeline and without, the candidate that needs least memory, among those that give up
+/// speed for it; smallest first. Some may have no program.
 std::vector<SmallCandidate> smallest_in_memory(PlanRequest const& request, CostModel const& model);
 
 /// The first of these that fits by the closed forms and by the liveness walk over its program; nothing when none does.
-std::optional<PlannedPoint> smallest_that_fits(PlanRequest const& request, CostModel const& model, double allowed_bytes);
+std::optional<PlannedPoint> smallest_that_fits(PlanRequest const& request, CostModel const& model,
+                                               double allowed_bytes);
 
 }  // namespace shardbench

@@ -22,10 +22,10 @@ Goodput goodput(std::int64_t devices, FailureModel const& f) {
   double const lost = (f.checkpoint_s > 0 ? f.checkpoint_s / g.checkpoint_interval_s : 0) +
                       g.checkpoint_interval_s / (2 * between) + f.restart_s / between;
   if (lost >= 1)
-    throw InputError(
-        fmt::format("goodput: {} devices fail every {:.0f} s, which checkpoints of {:g} s and restarts of {:g} s do not "
-                    "outlast; allowed: less of either, or fewer devices",
-                    devices, between, f.checkpoint_s, f.restart_s));
+    throw InputError(fmt::format(
+        "goodput: {} devices fail every {:.0f} s, which checkpoints of {:g} s and restarts of {:g} s do not "
+        "outlast; allowed: less of either, or fewer devices",
+        devices, between, f.checkpoint_s, f.restart_s));
   g.effective_share = 1 - lost;
   return g;
 }

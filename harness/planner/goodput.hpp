@@ -18,8 +18,8 @@ struct Goodput {
   double effective_share = 1;        ///< training time / elapsed time
 };
 
-/// Young's interval sqrt(2 C M) in Daly's first-order form (J. T. Daly, FGCS 2006): lost = C/T + T/(2M) + R/M, where C is
-/// the checkpoint, M the job's time between failures (device MTBF / devices), R the restart. Throws InputError when
+/// Young's interval sqrt(2 C M) in Daly's first-order form (J. T. Daly, FGCS 2006): lost = C/T + T/(2M) + R/M, where C
+/// is the checkpoint, M the job's time between failures (device MTBF / devices), R the restart. Throws InputError when
 /// more time is lost than there is.
 Goodput goodput(std::int64_t devices, FailureModel const& failures);
 

@@ -90,8 +90,8 @@ void play(Probe& r, std::vector<StepProgram> const& programs, CostModel const& m
   r.step_ms = result.step_ms;
 }
 
-Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& key, std::int64_t layers,
-            bool experts, Scope scope) {
+Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& key, std::int64_t layers, bool experts,
+            Scope scope) {
   std::vector<StepProgram> programs;
   programs.push_back(with_stack(lower(probe_experiment(request, key, layers, experts, scope), 0), model.stack()));
   StepProgram& program = programs[0];
@@ -137,14 +137,15 @@ LayerCosts measure_costs(PlanRequest const& request, CostModel const& model, Lay
   LayerCosts costs;
   ModelConfig const& m = request.base.model;
   std::vector<bool> kinds;
-  if (has_both_kinds(m)) kinds = {false, true};
-  else kinds = {m.moe.has_value()};
+  if (has_both_kinds(m))
+    kinds = {false, true};
+  else
+    kinds = {m.moe.has_value()};
   Probe one;
   for (bool const experts : kinds) {
     one = probe(request, model, key, 1, experts, Scope::layer);
     costs.kinds.push_back(difference(probe(request, model, key, 2, experts, Scope::layer), one));
-    costs.working_bytes =
-        std::max(costs.working_bytes, one.activation_bytes - costs.kinds.back().activation_bytes);
+    costs.working_bytes = std::max(costs.working_bytes, one.activation_bytes - costs.kinds.back().activation_bytes);
   }
   bool const experts = kinds.back();
   Probe const whole = probe(request, model, key, 1, experts, Scope::model);
@@ -191,9 +192,9 @@ LayerCosts costs_or_problem(PlanRequest const& request, CostModel const& model, 
 void LayerCostTable::prepare(std::vector<LayerKey> const& keys) {
   std::vector<LayerCosts> found(keys.size());
   // A cost model remembers what it computed, so each thread has its own; the results do not depend on who made them.
-  for_each_of(keys.size(), [&](std::size_t i, CostModel const& model) {
-    found[i] = costs_or_problem(request_, model, keys[i]);
-  }, model_);
+  for_each_of(
+      keys.size(),
+      [&](std::size_t i, CostModel const& model) { found[i] = costs_or_problem(request_, model, keys[i]); }, model_);
   for (std::size_t i = 0; i < keys.size(); ++i) costs_.try_emplace(keys[i], std::move(found[i]));
 }
 

@@ -22,7 +22,7 @@ struct PieceCost {
 /// Costs of the pieces of a step under one LayerKey, from the programs of one- and two-layer models played by the event
 /// simulation: the difference is a layer, the rest is what surrounds the layers.
 struct LayerCosts {
-  std::string problem;  ///< why this key has no program; empty when it has one
+  std::string problem;           ///< why this key has no program; empty when it has one
   std::vector<PieceCost> kinds;  ///< [0] the dense layer, [1] the expert layer where a model has both
   PieceCost embedding, head;
   double working_bytes = 0;       ///< temporaries beside what is kept, of one layer

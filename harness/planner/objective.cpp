@@ -114,7 +114,8 @@ void order_by_memory(PlanResult& result, PlanRequest const& request, CostModel c
   std::ranges::reverse(small);
   for (ScreenedPoint const& s : small) {
     if (result.best.size() >= 2 * options.top) break;
-    if (std::optional<PlannedPoint> point = closer(request, model, options, s)) result.best.push_back(std::move(*point));
+    if (std::optional<PlannedPoint> point = closer(request, model, options, s))
+      result.best.push_back(std::move(*point));
   }
   std::ranges::stable_sort(result.best, {}, [](PlannedPoint const& p) { return p.memory.needed_bytes; });
   if (result.best.size() > options.top)

@@ -10,7 +10,8 @@
 
 namespace shardbench {
 
-/// What the planner shall make small: time of a step, device time of a token, money, memory, devices, latency of a request.
+/// What the planner shall make small: time of a step, device time of a token, money, memory, devices, latency of a
+/// request.
 enum class Objective : std::uint8_t { step_time, tokens_per_gpu_hour, cost, memory, gpus, latency, size_ };
 std::string_view to_string(Objective objective);
 /// "step-time", ... Throws InputError listing them.

@@ -30,7 +30,8 @@ class Fastest {
   }
   bool takes(double step_ms) const { return kept_.size() < room_ || step_ms < kept_.back().cost.step_ms; }
   void add(Screened const& s) {
-    auto const at = std::ranges::upper_bound(kept_, s.cost.step_ms, {}, [](Screened const& k) { return k.cost.step_ms; });
+    auto const at =
+        std::ranges::upper_bound(kept_, s.cost.step_ms, {}, [](Screened const& k) { return k.cost.step_ms; });
     kept_.insert(at, s);
     if (kept_.size() > room_) kept_.pop_back();
   }
@@ -82,12 +83,15 @@ void simulate_fastest(PlanRequest const& request, CostModel const& model, PlanOp
     bool const enough = result.best.size() >= std::max(options.top, options.simulated);
     if (enough && kept[i].cost.step_ms > best_ms) return;
     if (i % side_by_side == 0)
-      for_each_of(std::min(side_by_side, kept.size() - i), [&](std::size_t k, CostModel const& mine) {
-        try {
-          looks[i + k] = look(request, mine, kept[i + k].candidate, false);
-        } catch (IllegalConfig const&) {  // a rule of the whole program that its layers alone do not show
-        }
-      }, model);
+      for_each_of(
+          std::min(side_by_side, kept.size() - i),
+          [&](std::size_t k, CostModel const& mine) {
+            try {
+              looks[i + k] = look(request, mine, kept[i + k].candidate, false);
+            } catch (IllegalConfig const&) {  // a rule of the whole program that its layers alone do not show
+            }
+          },
+          model);
     if (!looks[i]) ++result.no_program;
     if (!looks[i] || looks[i]->memory.needed_bytes > allowed) continue;
     result.best.push_back(std::move(*looks[i]));
@@ -125,22 +129,25 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
       return;
     }
     if (options.watch) options.watch(c, *cost);
-    if (fastest.takes(cost->step_ms) && !fastest.has_twin(c, cost->step_ms))
-      fastest.add({c, *cost});
+    if (fastest.takes(cost->step_ms) && !fastest.has_twin(c, cost->step_ms)) fastest.add({c, *cost});
   });
   result.layer_keys = coster.layer_keys();
   if (result.space.legal == 0)
-    throw InputError("plan: no legal configuration: the devices, batch and demands (--fix, --exclude) leave nothing; "
-                     "allowed: other demands, or a device count and batch with more divisors");
+    throw InputError(
+        "plan: no legal configuration: the devices, batch and demands (--fix, --exclude) leave nothing; "
+        "allowed: other demands, or a device count and batch with more divisors");
   if (result.costed == 0) throw InputError("plan: no configuration of these demands has a program: " + problem);
   simulate_fastest(request, model, options, fastest.kept(), result);
   order(result.best, options.top);
-  for_each_of(result.best.size(), [&](std::size_t i, CostModel const& mine) {
-    PlannedPoint& point = result.best[i];
-    PlanCost const screened = point.screened;
-    point = look_closer(request, mine, point.candidate);
-    point.screened = screened;
-  }, model);
+  for_each_of(
+      result.best.size(),
+      [&](std::size_t i, CostModel const& mine) {
+        PlannedPoint& point = result.best[i];
+        PlanCost const screened = point.screened;
+        point = look_closer(request, mine, point.candidate);
+        point.screened = screened;
+      },
+      model);
   return result;
 }
 

@@ -11,11 +11,11 @@ namespace shardbench {
 /// A candidate that was looked at closely.
 struct PlannedPoint {
   Candidate candidate;
-  Experiment experiment;      ///< resolved: what `run` and `simulate` take
-  PlanCost screened;          ///< by the closed forms
-  double step_ms = 0;         ///< by the event simulation
-  Prediction prediction;      ///< the simulated step, without its spans
-  MemoryFit memory;           ///< by the liveness walk
+  Experiment experiment;  ///< resolved: what `run` and `simulate` take
+  PlanCost screened;      ///< by the closed forms
+  double step_ms = 0;     ///< by the event simulation
+  Prediction prediction;  ///< the simulated step, without its spans
+  MemoryFit memory;       ///< by the liveness walk
   /// How far the closed forms are from the simulation, as a share of it.
   double screening_error() const { return step_ms > 0 ? screened.step_ms / step_ms - 1 : 0; }
 };
@@ -23,18 +23,18 @@ struct PlannedPoint {
 /// The answer to a request.
 struct PlanResult {
   SpaceCount space;
-  std::int64_t costed = 0;      ///< legal and with a program: costed by the closed forms
-  std::int64_t too_big = 0;     ///< of these, more memory than allowed
-  std::int64_t no_program = 0;  ///< legal, but nothing lowers it
-  std::size_t layer_keys = 0;   ///< different layer costs that were needed
-  double least_memory_bytes = 0;  ///< of the smallest candidate, fits or not
-  Candidate smallest;             ///< that candidate
+  std::int64_t costed = 0;         ///< legal and with a program: costed by the closed forms
+  std::int64_t too_big = 0;        ///< of these, more memory than allowed
+  std::int64_t no_program = 0;     ///< legal, but nothing lowers it
+  std::size_t layer_keys = 0;      ///< different layer costs that were needed
+  double least_memory_bytes = 0;   ///< of the smallest candidate, fits or not
+  Candidate smallest;              ///< that candidate
   std::vector<PlannedPoint> best;  ///< fastest first; empty when nothing fits
 };
 
 struct PlanOptions {
-  std::size_t top = 5;           ///< points in the answer
-  double memory_share = 1;       ///< of the device's memory that may be planned for
+  std::size_t top = 5;      ///< points in the answer
+  double memory_share = 1;  ///< of the device's memory that may be planned for
   /// Sees every candidate that fits by the closed forms, in the order of the enumeration; may be empty.
   std::function<void(Candidate const&, PlanCost const&)> watch = {};
   std::size_t simulated = 12;  ///< candidates that are simulated at least, fastest by the closed forms first

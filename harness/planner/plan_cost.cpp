@@ -122,9 +122,11 @@ PlanCoster::StageTotals PlanCoster::totals(std::vector<Stage> const& pieces) con
 
 void PlanCoster::add_pipeline(Candidate const& c, StageTotals const& t, double m) {
   double const p = c.pp, others = t.sum_ms - t.slowest_ms;
-  double const message = c.pp == 1 ? 0 : message_ms(static_cast<std::int64_t>(c.tp) * c.cp * c.dp, c.tp, layer_->message_bytes);
+  double const message =
+      c.pp == 1 ? 0 : message_ms(static_cast<std::int64_t>(c.tp) * c.cp * c.dp, c.tp, layer_->message_bytes);
   cost_.compute_ms = m * t.slowest_ms;
-  double const zero_bubble = (p - 1) * std::max(0.0, t.slowest_forward_ms + t.slowest_backward_ms - 2 * t.slowest_weight_ms);
+  double const zero_bubble =
+      (p - 1) * std::max(0.0, t.slowest_forward_ms + t.slowest_backward_ms - 2 * t.slowest_weight_ms);
   switch (c.schedule) {
     case ScheduleKind::interleaved:
       cost_.bubble_ms = others / c.vpp;
@@ -140,7 +142,8 @@ void PlanCoster::add_pipeline(Candidate const& c, StageTotals const& t, double m
       cost_.messages_ms = 2 * (p - 1) * message;
       return;
     case ScheduleKind::dualpipe:
-      cost_.bubble_ms = std::max(0.0, (p / 2 - 1) * (t.slowest_forward_ms + 2 * t.slowest_backward_ms - 3 * t.slowest_weight_ms));
+      cost_.bubble_ms =
+          std::max(0.0, (p / 2 - 1) * (t.slowest_forward_ms + 2 * t.slowest_backward_ms - 3 * t.slowest_weight_ms));
       cost_.messages_ms = 2 * (p - 1) * message;
       return;
     default:
@@ -156,7 +159,8 @@ void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double
   double const copies = c.schedule == ScheduleKind::dualpipe ? 2 : 1;
   double const shards = c.zero_stage > 0 ? static_cast<double>(n) : 1;
   double const expert_ranks = static_cast<double>(n * c.tp) / (c.ep * c.etp);
-  double const mine = copies * (t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1));
+  double const mine =
+      copies * (t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1));
   cost_.optimizer_ms = mine * layer_->optimizer_ms_per_parameter;
   if (n == 1) return;
   double const parameters = copies * t.most_parameters;
@@ -181,8 +185,8 @@ void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double
                          exposed(gather, stack.gather_with_forward, t.slowest_forward_ms);
     return;
   }
-  cost_.reduction_ms = m * (exposed(gather, true, t.slowest_forward_ms) +
-                            exposed(gather + scatter, true, t.slowest_backward_ms));
+  cost_.reduction_ms =
+      m * (exposed(gather, true, t.slowest_forward_ms) + exposed(gather + scatter, true, t.slowest_backward_ms));
 }
 
 double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, double m) const {

@@ -80,7 +80,8 @@ class Walk {
       for (std::int32_t const pp : a_.pp) {
         std::int64_t const dp = r_.devices / (inner * pp);
         if (dp * inner * pp != r_.devices || pp > r_.base.model.layers || !dp_allowed(dp) ||
-            r_.base.global_batch % (dp * c.micro_batch) != 0 || r_.devices % (static_cast<std::int64_t>(c.ep) * c.etp * pp) != 0) {
+            r_.base.global_batch % (dp * c.micro_batch) != 0 ||
+            r_.devices % (static_cast<std::int64_t>(c.ep) * c.etp * pp) != 0) {
           ++count_.illegal;
           continue;
         }
@@ -160,7 +161,8 @@ bool with_axis(PlanAxes& a, std::string_view name, With&& with) {
   return true;
 }
 
-/// Applies a "name=value|value" demand, values as the flags of `run` take them; `apply(values, listed)` changes the axis.
+/// Applies a "name=value|value" demand, values as the flags of `run` take them; `apply(values, listed)` changes the
+/// axis.
 template <typename Apply>
 void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, Apply&& apply) {
   std::size_t const equals = demand.find('=');
@@ -175,9 +177,10 @@ void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, A
     apply(values, listed);
   };
   if (equals == std::string_view::npos || !with_axis(axes, name, read))
-    throw InputError(fmt::format("--{}: {}: allowed: AXIS=VALUE or AXIS=VALUE|VALUE with AXIS one of tp, cp, ep, etp, "
-                                 "pp, vpp, dp, micro-batch, zero, sequence-parallel, tp-overlap, recompute, schedule",
-                                 flag, in_quotes(demand)));
+    throw InputError(
+        fmt::format("--{}: {}: allowed: AXIS=VALUE or AXIS=VALUE|VALUE with AXIS one of tp, cp, ep, etp, "
+                    "pp, vpp, dp, micro-batch, zero, sequence-parallel, tp-overlap, recompute, schedule",
+                    flag, in_quotes(demand)));
 }
 
 }  // namespace
@@ -232,7 +235,8 @@ std::string axes_text(PlanAxes const& axes) {
   auto const line = [&](std::string_view name, auto const& values, auto&& write) {
     std::vector<std::string> words;
     for (auto const& value : values) words.push_back(write(value));
-    text += fmt::format("  {:<18}{}\n", name, words.empty() ? "what the others leave" : fmt::format("{}", fmt::join(words, ", ")));
+    text += fmt::format("  {:<18}{}\n", name,
+                        words.empty() ? "what the others leave" : fmt::format("{}", fmt::join(words, ", ")));
   };
   auto const number = [](auto value) { return fmt::format("{}", value); };
   auto const kind = [](auto value) { return std::string(to_string(value)); };

@@ -58,8 +58,8 @@ struct SpaceCount {
 };
 
 /// Candidates that differ only in what needs no new layer costs (pp, dp, vpp, schedule, zero) come one after the other,
-/// in a fixed order. A candidate is legal by the rules of harness/config, those that need no model being applied here in
-/// arithmetic.
+/// in a fixed order. A candidate is legal by the rules of harness/config, those that need no model being applied here
+/// in arithmetic.
 SpaceCount for_each_candidate(PlanRequest const& request, std::function<void(Candidate const&)> const& visit);
 
 /// The part of a candidate that decides the costs of a layer.

@@ -110,15 +110,18 @@ void check_demands(PlanDemands const& demands) {
   for (auto const& [flag, list] : {std::pair{"fix", &demands.fix}, {"exclude", &demands.exclude}})
     for (std::string const& demand : *list)
       if (std::ranges::find(axes, demand.substr(0, demand.find('='))) == axes.end())
-        throw InputError(fmt::format("--{}: {}: serving cuts by tp, pp, ep and dp (replicas) only; allowed: one of them",
-                                     flag, demand));
+        throw InputError(fmt::format(
+            "--{}: {}: serving cuts by tp, pp, ep and dp (replicas) only; allowed: one of them", flag, demand));
 }
 
 /// Tries cuts and batches.
 class ServeSearch {
  public:
   ServeSearch(ServeRequest const& request, CostModel const& model, double allowed, Objective objective)
-      : r_(request), model_(model), allowed_(allowed), objective_(objective),
+      : r_(request),
+        model_(model),
+        allowed_(allowed),
+        objective_(objective),
         alike_(layers_are_alike(request.base.model)) {}
 
   void run() {
@@ -217,10 +220,11 @@ ServeResult plan_serving(ServeRequest const& request, CostModel const& model, Pl
   search.run();
   ServeResult result = std::move(search.result);
   if (result.legal == 0)
-    throw InputError(fmt::format("{}: no legal cut of {} devices{}; allowed: other demands, or numbers with more divisors",
-                                 request.demands.empty() ? "--gpus" : fmt::format("{}", fmt::join(texts_of(request.demands), " and ")),
-                                 request.devices,
-                                 request.sequences > 0 ? fmt::format(" and {} sequences (--global-batch)", request.sequences) : ""));
+    throw InputError(fmt::format(
+        "{}: no legal cut of {} devices{}; allowed: other demands, or numbers with more divisors",
+        request.demands.empty() ? "--gpus" : fmt::format("{}", fmt::join(texts_of(request.demands), " and ")),
+        request.devices,
+        request.sequences > 0 ? fmt::format(" and {} sequences (--global-batch)", request.sequences) : ""));
   if (result.legal == result.no_program) throw InputError("plan: no cut has a program: " + result.problem);
   std::ranges::stable_sort(search.kept, {}, [&](ScreenedCut const& s) { return rank_of(s.cut, s.cost, objective); });
   for (ScreenedCut const& s : search.kept) {
@@ -230,7 +234,8 @@ ServeResult plan_serving(ServeRequest const& request, CostModel const& model, Pl
     ServedPoint point = look_closer(request, model, s.cut);
     if (point.memory_bytes <= allowed && !is_slow(request, cost_of(point))) result.best.push_back(std::move(point));
   }
-  std::ranges::stable_sort(result.best, {}, [&](ServedPoint const& p) { return rank_of(p.cut, cost_of(p), objective); });
+  std::ranges::stable_sort(result.best, {},
+                           [&](ServedPoint const& p) { return rank_of(p.cut, cost_of(p), objective); });
   if (result.best.size() > options.top) result.best.resize(options.top);
   return result;
 }

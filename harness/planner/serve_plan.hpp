@@ -10,9 +10,9 @@ namespace shardbench {
 
 /// What is to be served: prompts of base.seq tokens, then tokens one by one after base.context tokens.
 struct ServeRequest {
-  Experiment base;             ///< model, seq, context, precision
+  Experiment base;  ///< model, seq, context, precision
   std::int64_t devices = 1;
-  std::int64_t sequences = 0;  ///< decoded at once over all replicas, 0: as many as suit the objective
+  std::int64_t sequences = 0;                   ///< decoded at once over all replicas, 0: as many as suit the objective
   double ttft_limit_ms = 0, tpot_limit_ms = 0;  ///< 0: no limit
   PlanDemands demands;                          ///< of tp, pp, ep, dp
 };
@@ -31,8 +31,8 @@ struct ServedPoint {
   Experiment prefill, decode;  ///< resolved: what `run` and `simulate` take
   Prediction prefill_step, decode_step;
   MemoryFit prefill_memory, decode_memory;
-  double ttft_ms = 0;  ///< one prompt on an idle replica
-  double tpot_ms = 0;  ///< a token of each sequence
+  double ttft_ms = 0;       ///< one prompt on an idle replica
+  double tpot_ms = 0;       ///< a token of each sequence
   double memory_bytes = 0;  ///< weights, the cache of all sequences, and the activations of a prompt beside them
   double tokens_per_s_per_device() const;
 };

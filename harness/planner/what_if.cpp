@@ -27,8 +27,8 @@ void try_cut(WhatIf& w, PlanRequest const& request, CostModel const& model, Cand
   }
 }
 
-WhatIf with_hardware(std::string change, SystemProfile const& system, PlanRequest const& request, CostModel const& model,
-                     PlannedPoint const& best, PlanOptions const& options) {
+WhatIf with_hardware(std::string change, SystemProfile const& system, PlanRequest const& request,
+                     CostModel const& model, PlannedPoint const& best, PlanOptions const& options) {
   WhatIf w;
   w.change = std::move(change);
   try {
@@ -68,7 +68,8 @@ constexpr std::array knobs{
     Knob{"half the micro-batch", [](Candidate& c) { return c.micro_batch % 2 == 0 && (c.micro_batch /= 2, true); }},
     Knob{"one more ZeRO stage", [](Candidate& c) { return c.dp > 1 && c.zero_stage < 3 && (++c.zero_stage, true); }},
     Knob{"full recompute", [](Candidate& c) { return std::exchange(c.recompute, Recompute::full) != Recompute::full; }},
-    Knob{"plain 1f1b", [](Candidate& c) {
+    Knob{"plain 1f1b",
+         [](Candidate& c) {
            c.vpp = 1;
            return std::exchange(c.schedule, ScheduleKind::one_f_one_b) != ScheduleKind::one_f_one_b;
          }},
@@ -84,9 +85,12 @@ void tidy(Candidate& c) {
 }  // namespace
 
 std::string next_system(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> next{
-      {{"a100-80gb-sxm", "h100-sxm"}, {"aws-p4d", "aws-p5"}, {"aws-p5", "b200"}, {"h100-sxm", "b200"},
-       {"h200-sxm", "b200"}, {"b200", "gb200-nvl72"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> next{{{"a100-80gb-sxm", "h100-sxm"},
+                                                                               {"aws-p4d", "aws-p5"},
+                                                                               {"aws-p5", "b200"},
+                                                                               {"h100-sxm", "b200"},
+                                                                               {"h200-sxm", "b200"},
+                                                                               {"b200", "gb200-nvl72"}}};
   auto const found = std::ranges::find(next, name, &std::pair<std::string_view, std::string_view>::first);
   return found == next.end() ? std::string() : std::string(found->second);
 }

@@ -9,9 +9,9 @@ namespace shardbench {
 
 /// What a change would make of the best configuration.
 struct WhatIf {
-  std::string change;         ///< "twice the bandwidth of rail-ndr400", "tp 16, dp 8"
-  double same_cut_ms = 0;     ///< the same cut (or the changed one), simulated, 0 when it cannot be
-  std::string problem;        ///< why not, or what it needs too much of
+  std::string change;                     ///< "twice the bandwidth of rail-ndr400", "tp 16, dp 8"
+  double same_cut_ms = 0;                 ///< the same cut (or the changed one), simulated, 0 when it cannot be
+  std::string problem;                    ///< why not, or what it needs too much of
   std::optional<PlannedPoint> replanned;  ///< the best cut after a change of hardware
 };
 

@@ -133,7 +133,8 @@ Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
     TensorRef const cache = kv_cache(2 * kv_width);
     append_to_cache(columns(qk, q_width, qk_stride), qk_stride, kv_width, cache, 0);
     append_to_cache(columns(packed, qk_width, stride), stride, kv_width, cache, kv_width);
-    return attend(shape, {columns(qk, 0, qk_stride), columns(cache, 0, 2 * kv_width), columns(cache, kv_width, 2 * kv_width)},
+    return attend(shape,
+                  {columns(qk, 0, qk_stride), columns(cache, 0, 2 * kv_width), columns(cache, kv_width, 2 * kv_width)},
                   {}, rows, layout);
   }
   auto const parts = [=](TensorRef q_and_k, TensorRef v) {

@@ -155,8 +155,12 @@ void GraphBuilder::block_backward(AttentionData const& d, AttentionGradients con
   AttentionOpShape shape = block_shape(d, block);
   shape.add_q = add_q, shape.add_kv = add_kv;
   emit(make_op(OpKind::attention_backward, shape, "attention",
-               {block_rows(d.q, block.q), block_rows(d.k, block.k), block_rows(d.v, block.k), block_rows(d.out, block.q),
-                block_rows(g.dout, block.q), {d.lse.id, d.lse.offset + block.q.begin, 0}},
+               {block_rows(d.q, block.q),
+                block_rows(d.k, block.k),
+                block_rows(d.v, block.k),
+                block_rows(d.out, block.q),
+                block_rows(g.dout, block.q),
+                {d.lse.id, d.lse.offset + block.q.begin, 0}},
                {block_rows(g.dq, block.q), block_rows(g.dk, block.k), block_rows(g.dv, block.k)}));
 }
 
@@ -171,7 +175,8 @@ TensorRef GraphBuilder::ring_shift(TensorRef x, std::int64_t rows, std::int64_t 
 TensorRef GraphBuilder::joined_keys(AttentionData const& d) {
   std::int64_t const rows = d.shape.seq_k * d.shape.batch, k_width = key_width(d.shape), v_width = value_width(d.shape);
   std::int64_t const width = k_width + v_width;
-  TensorRef const kv{new_tensor(qualified("attention.kv"), TensorRole::temporary, program_.precision, rows, width), 0, 0};
+  TensorRef const kv{new_tensor(qualified("attention.kv"), TensorRole::temporary, program_.precision, rows, width), 0,
+                     0};
   pack(d.k, rows, k_width, stride_of(d.k), kv, width, "attention.k");
   pack(d.v, rows, v_width, stride_of(d.v), columns(kv, k_width, 0), width, "attention.v");
   return kv;

@@ -160,8 +160,8 @@ Value GraphBuilder::silu(Value x, std::string const& label) {
 Value GraphBuilder::max_pool(Value x, std::int64_t size, std::int64_t kernel, std::string const& label) {
   WindowShape const w{size, size, program_.micro_batch, state(x).cols, kernel, 1, kernel / 2};
   Value const y = new_value(label, w.out_rows(), state(x).cols, state(x).cols, state(x).layout);
-  TensorRef const taps{new_tensor(qualified(label + ".taps"), TensorRole::temporary, Dtype::u8, w.out_rows(), w.channels),
-                       0, 0};
+  TensorRef const taps{
+      new_tensor(qualified(label + ".taps"), TensorRole::temporary, Dtype::u8, w.out_rows(), w.channels), 0, 0};
   emit(make_op(OpKind::max_pool_forward, w, label, {state(x).ref}, {state(y).ref, taps}));
   on_backward([=, this] {
     TensorRef const dy = take_gradient(y);
@@ -267,7 +267,8 @@ Value GraphBuilder::attend(Value qk, Value v, std::int64_t heads, std::string co
 void GraphBuilder::draw_gradient(Value x, std::string const& name) {
   std::int64_t const positions = state(x).rows / program_.micro_batch;
   auto const outputs = static_cast<double>(positions * program_.global_batch);
-  TensorId const id = drawn_buffer(name + ".gradient", name, state(x).rows, state(x).cols, static_cast<float>(1 / outputs));
+  TensorId const id =
+      drawn_buffer(name + ".gradient", name, state(x).rows, state(x).cols, static_cast<float>(1 / outputs));
   state(x).gradient = Gradient{{id, 0, 0}, state(x).layout};
 }
 

@@ -17,8 +17,7 @@ bool GraphBuilder::caches() const { return experiment_.phase != PhaseKind::train
 TensorRef GraphBuilder::kv_cache(std::int64_t width) {
   // Rows are (position, sample), so the rows of new positions lie behind those of older ones.
   std::int64_t const rows = (program_.context + program_.local_seq) * program_.micro_batch;
-  TensorId const id =
-      new_tensor(qualified("attention.cache"), TensorRole::kv_cache, program_.precision, rows, width);
+  TensorId const id = new_tensor(qualified("attention.cache"), TensorRole::kv_cache, program_.precision, rows, width);
   program_.tensors[static_cast<std::size_t>(id)].per_microbatch = true;
   return {id, 0, width};
 }

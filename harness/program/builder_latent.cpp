@@ -30,8 +30,9 @@ Value GraphBuilder::latent_attention(Value x, std::int64_t layer) {
     q_source = norm(q_source, {}, "attention.q_norm", nullptr);
   }
   std::int64_t const q_inputs = a.q_lora_rank > 0 ? a.q_lora_rank : model_.hidden, q_width = model_.heads * key_dim;
-  Value const q = whole(linear(
-      q_source, {"attention.q_up", "attention.q_up", {{"", q_width, q_width, model_.heads, false}}, q_inputs, false, -1}));
+  Value const q = whole(
+      linear(q_source,
+             {"attention.q_up", "attention.q_up", {{"", q_width, q_width, model_.heads, false}}, q_inputs, false, -1}));
   std::int64_t const latent_width = a.kv_lora_rank + a.qk_rope_head_dim;
   Value latent = latent_rows(linear(x, {"attention.kv_down",
                                         "attention.kv_down",
@@ -61,10 +62,11 @@ Value GraphBuilder::latent_rows(Value down) {
   Value const y = new_value("attention.latent", rows, width, width, layout);
   TensorRef const ddown{
       new_tensor(qualified("attention.dlatent"), TensorRole::temporary, program_.precision, rows, width), 0, 0};
-  auto const at = [=](TensorRef whole, std::int64_t column) { return TensorRef{whole.id, whole.offset + column, width}; };
+  auto const at = [=](TensorRef whole, std::int64_t column) {
+    return TensorRef{whole.id, whole.offset + column, width};
+  };
   // A rank that holds a slice of the sequence rotates by its slice of the positions.
-  std::int64_t const first =
-      is_shard(layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * positions : 0;
+  std::int64_t const first = is_shard(layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * positions : 0;
   RopeShape shape{positions, program_.micro_batch, 1, rotary, rotary, model_.rope_theta, false};
   auto const rotate_part = [=, this](TensorRef whole, bool inverse) {
     RopeShape turned = shape;
@@ -73,8 +75,7 @@ Value GraphBuilder::latent_rows(Value down) {
                  {at(whole, rank)}));
   };
   TensorRef const from = state(down).ref, to = state(y).ref;
-  VectorNorm const normed =
-      vector_norm("attention.kv_norm", rows, 1, rank, at(from, 0), at(to, 0), layout);
+  VectorNorm const normed = vector_norm("attention.kv_norm", rows, 1, rank, at(from, 0), at(to, 0), layout);
   pack(at(from, rank), rows, rotary, width, at(to, rank), width, "attention.latent");
   rotate_part(to, false);
   on_backward([=, this] {
@@ -95,23 +96,24 @@ Value GraphBuilder::attend_latent(Value q, Value latent, std::int64_t layer) {
   Layout const latent_layout = state(latent).layout;
   TensorRef const latent_ref = state(latent).ref;
   TensorRef const dlatent{
-      new_tensor(qualified("attention.dlatent.parts"), TensorRole::temporary, program_.precision, rows, latent_width), 0, 0};
+      new_tensor(qualified("attention.dlatent.parts"), TensorRole::temporary, program_.precision, rows, latent_width),
+      0, 0};
   // The up projection reads the latent's first columns; what it gives back joins the rotated part's gradient.
-  Value const source = value_of({latent_ref.id, latent_ref.offset, latent_width}, "attention.latent", rows, rank, rank,
-                                latent_layout);
+  Value const source =
+      value_of({latent_ref.id, latent_ref.offset, latent_width}, "attention.latent", rows, rank, rank, latent_layout);
   on_backward([=, this] {
     auto const& g = state(source).gradient;
     pack(g->ref, rows, rank, rank, {dlatent.id, 0, 0}, latent_width, "attention.latent");
     accumulate(latent, dlatent, g->layout);
   });
   std::int64_t const all_plain = model_.heads * plain, all_values = model_.heads * value;
-  Value const kv = whole(linear(source, {"attention.kv_up",
-                                         "attention.kv_up",
-                                         {{".k", all_plain, all_plain, model_.heads, false},
-                                          {".v", all_values, all_values, model_.heads, false}},
-                                         rank,
-                                         false,
-                                         -1}));
+  Value const kv = whole(linear(
+      source, {"attention.kv_up",
+               "attention.kv_up",
+               {{".k", all_plain, all_plain, model_.heads, false}, {".v", all_values, all_values, model_.heads, false}},
+               rank,
+               false,
+               -1}));
   AttentionOpShape const shape = latent_shape(layer);
   std::int64_t const kv_width = state(kv).cols, q_width = state(q).cols;
   if (kv_width != shape.heads * (plain + value) || q_width != shape.heads * shape.head_dim)

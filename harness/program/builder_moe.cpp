@@ -119,17 +119,18 @@ void GraphBuilder::expert_weight_gradient(TensorRef dy, TensorRef x, MoeSizes co
 
 TensorRef GraphBuilder::move_rows(OpKind kind, TensorRef from, TensorRef weights, MoeSizes const& s,
                                   std::string const& name) {
-  PermuteShape const shape{s.tokens, s.slots, s.copies, model_.hidden, s.sent, static_cast<double>(s.tokens),
+  PermuteShape const shape{s.tokens,        s.slots, s.copies, model_.hidden, s.sent, static_cast<double>(s.tokens),
                            s.expected_sent, false};
-  TensorRef const to = kind == OpKind::permute ? routed_tensor(name + ".rows", s.sent, s.expected_sent, model_.hidden)
-                                               : temporary(name + ".tokens", program_.precision, s.tokens, model_.hidden);
+  TensorRef const to = kind == OpKind::permute
+                           ? routed_tensor(name + ".rows", s.sent, s.expected_sent, model_.hidden)
+                           : temporary(name + ".tokens", program_.precision, s.tokens, model_.hidden);
   emit(make_op(kind, shape, name, {from, s.rows, weights}, {to}));
   return to;
 }
 
 TensorRef GraphBuilder::combine_gradient(TensorRef dy, TensorRef rows, MoeSizes const& s, TensorRef& dweights) {
   dweights = temporary("moe.dweights", Dtype::f32, s.tokens, model_.moe->top_k);
-  PermuteShape const shape{s.tokens, s.slots, s.copies, model_.hidden, s.sent, static_cast<double>(s.tokens),
+  PermuteShape const shape{s.tokens,        s.slots, s.copies, model_.hidden, s.sent, static_cast<double>(s.tokens),
                            s.expected_sent, false};
   emit(make_op(OpKind::combine_weights, shape, "moe.combine_weights", {dy, rows, s.rows}, {dweights}));
   return move_rows(OpKind::permute, dy, s.weights, s, "moe.unpermute");

@@ -221,7 +221,7 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
   bool const columns = state(x).ref.stride > state(x).cols;
   bool const chunked =
       overlap_chunks_ > 1 && !columns && (is_shard(placement, 0) || (is_shard(placement, 1) && joins_block(spec)));
-  auto const weights = linear_weights(spec, placement);  // first: it is what names an impossible cut
+  auto const weights = linear_weights(spec, placement);              // first: it is what names an impossible cut
   std::int32_t const weight = weights.first, bias = weights.second;  // clang 14 captures no structured binding
   // Where the gather is cut in pieces, the pieces are gathered between the products.
   if (!chunked || !gathers_rows(x, placement)) x = redistribute(x, need, spec.name + ".input");
@@ -260,8 +260,8 @@ void GraphBuilder::linear_backward(Value x, Value y, std::int32_t weight, std::i
     saved = move(state(source).ref, r, c, state(source).layout, state(x).layout, spec.name + ".regather");
   }
   if (spec.input_gradient) {
-    TensorRef const dx{new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs),
-                       0, 0};
+    TensorRef const dx{
+        new_tensor(qualified(spec.name + ".dx"), TensorRole::temporary, program_.precision, rows, inputs), 0, 0};
     emit(make_op(OpKind::gemm, GemmShape{rows, inputs, outputs, false, false}, spec.name + ".dx",
                  {dy, {weight_tensor, 0, 0}, {}}, {dx}));
     Layout layout = state(x).layout;

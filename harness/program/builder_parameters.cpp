@@ -17,8 +17,8 @@ std::int32_t GraphBuilder::add_parameter(Parameter parameter) {
   parameter.weight =
       new_tensor(parameter.name, TensorRole::parameter, program_.precision, parameter.rows, parameter.cols);
   if (!caches())
-    parameter.gradient =
-        new_tensor(parameter.name + ".gradient", TensorRole::gradient, experiment_.gradient_dtype, parameter.rows, parameter.cols);
+    parameter.gradient = new_tensor(parameter.name + ".gradient", TensorRole::gradient, experiment_.gradient_dtype,
+                                    parameter.rows, parameter.cols);
   for (TensorId const id : {parameter.weight, parameter.gradient}) {
     if (id == no_tensor) continue;
     Tensor& t = program_.tensors[static_cast<std::size_t>(id)];

@@ -19,7 +19,9 @@ constexpr auto cp_axis = static_cast<std::size_t>(Axis::cp);
 
 TensorRef GraphBuilder::constant(std::string const& name, Dtype dtype, std::int64_t count, Constant contents) {
   // One buffer serves all layers and chunks that name it.
-  auto const same = [&](Constant const& c) { return program_.tensors[static_cast<std::size_t>(c.tensor)].name == name; };
+  auto const same = [&](Constant const& c) {
+    return program_.tensors[static_cast<std::size_t>(c.tensor)].name == name;
+  };
   auto const it = std::ranges::find_if(program_.constants, same);
   if (it != program_.constants.end()) return {it->tensor, 0, 0};
   contents.tensor = new_tensor(name, TensorRole::buffer, dtype, count, 1);
@@ -31,8 +33,8 @@ TensorRef GraphBuilder::constant(std::string const& name, Dtype dtype, std::int6
 RouterRule GraphBuilder::router_rule() const {
   MoeConfig const& m = *model_.moe;
   // DeepSeek-V2 compares groups by their best expert, V3 by the sum of the best two (their model code).
-  return {m.experts, m.top_k, m.sigmoid_router, m.normalize_top_k, m.groups, m.top_groups, m.router_bias ? 2 : 1,
-          static_cast<float>(m.routed_scale)};
+  return {m.experts, m.top_k,      m.sigmoid_router,      m.normalize_top_k,
+          m.groups,  m.top_groups, m.router_bias ? 2 : 1, static_cast<float>(m.routed_scale)};
 }
 
 GraphBuilder::MoeSizes GraphBuilder::moe_sizes(std::int64_t tokens) const {
@@ -68,8 +70,9 @@ GraphBuilder::MoeSizes GraphBuilder::moe_sizes(std::int64_t tokens) const {
   std::int64_t from_peer = tokens * std::min(moe.top_k, s.local_experts);
   std::int64_t const ranges = program_.micro_batch * (program_.degree[cp_axis] > 1 ? 2 : 1);
   if (!learned)
-    from_peer = std::min(from_peer, ranges * load.most_rows((tokens + ranges - 1) / ranges, first, s.local_experts) +
-                                        (ranges > program_.micro_batch ? load.most_rows(1, first, s.local_experts) : 0));
+    from_peer =
+        std::min(from_peer, ranges * load.most_rows((tokens + ranges - 1) / ranges, first, s.local_experts) +
+                                (ranges > program_.micro_batch ? load.most_rows(1, first, s.local_experts) : 0));
   if (s.capacity > 0) from_peer = std::min(from_peer, s.local_experts * std::min(s.capacity, tokens));
   s.bound = s.peers * from_peer;
   if (!learned) {
@@ -113,7 +116,8 @@ void GraphBuilder::place_rows(MoeSizes& s) {
     TensorRef const places = temporary("moe.places", Dtype::i32, s.tokens, moe.top_k);
     before = temporary("moe.before", Dtype::i32, tp, moe.experts);
     emit(make_op(OpKind::expert_rows, plain, "moe.wanted", {s.indices, {}}, {places, wanted}));
-    emit(make_collective(OpKind::all_gather, group_id("tp"), tp * moe.experts, Dtype::i32, "moe.wanted", wanted, before));
+    emit(make_collective(OpKind::all_gather, group_id("tp"), tp * moe.experts, Dtype::i32, "moe.wanted", wanted,
+                         before));
     shape.earlier = program_.coordinate[tp_axis];
   }
   shape.capacity = s.capacity;

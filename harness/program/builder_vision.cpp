@@ -81,8 +81,8 @@ Value GraphBuilder::pool_rows(Value x, std::int64_t begin, std::int64_t end, std
   emit(make_op(OpKind::pool_rows_forward, shape, name, {state(x).ref}, {state(y).ref}));
   on_backward([=, this] {
     TensorRef const dy = take_gradient(y);
-    TensorRef const dx{new_tensor(qualified(name + ".dx"), TensorRole::temporary, program_.precision, seq * batch, cols),
-                       0, 0};
+    TensorRef const dx{
+        new_tensor(qualified(name + ".dx"), TensorRole::temporary, program_.precision, seq * batch, cols), 0, 0};
     emit(make_op(OpKind::pool_rows_backward, shape, name, {dy}, {dx}));
     accumulate(x, dx, state(x).layout);
   });

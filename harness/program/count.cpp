@@ -138,7 +138,8 @@ OpCost op_cost(StepProgram const& p, Op const& op, bool adds) {
       return copy_block_cost(std::get<BlockShape>(op.shape).rows, std::get<BlockShape>(op.shape).cols, t, t);
     case OpKind::best_token: {
       auto const& s = std::get<GreedyShape>(op.shape);
-      return {static_cast<double>(s.rows * s.columns), static_cast<double>(s.rows * s.columns) * static_cast<double>(bytes_of(t))};
+      return {static_cast<double>(s.rows * s.columns),
+              static_cast<double>(s.rows * s.columns) * static_cast<double>(bytes_of(t))};
     }
     case OpKind::dropout: {
       auto const& s = std::get<DropoutShape>(op.shape);
@@ -170,7 +171,8 @@ double model_flops(StepProgram const& p, Op const& op, bool full_attention) {
   }
   if (op.kind == OpKind::gemm) {
     auto const& s = std::get<GemmShape>(op.shape);
-    return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);  // a bias is no model FLOP
+    return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) *
+           static_cast<double>(s.k);  // a bias is no model FLOP
   }
   if (op.kind == OpKind::grouped_gemm) return op_cost(p, op, false).flops;
   return vision_model_flops(op, p.precision);

@@ -23,7 +23,9 @@ GraphBuilder::GraphBuilder(StepProgram& program, Strategy const& strategy, Exper
   if (chunked) overlap_chunks_ = experiment.parallel.tp_overlap_chunks;
   auto const degree = [&](Axis a) { return program_.degree[static_cast<std::size_t>(a)]; };
   if (degree(Axis::tp) > 1) block_[static_cast<std::size_t>(Axis::tp)] = strategy_.block;
-  if (degree(Axis::cp) > 1) block_[static_cast<std::size_t>(Axis::cp)] = Shard{sequence_dim, context_layout(model_, experiment_.parallel.cp_method)};
+  if (degree(Axis::cp) > 1)
+    block_[static_cast<std::size_t>(Axis::cp)] =
+        Shard{sequence_dim, context_layout(model_, experiment_.parallel.cp_method)};
   if (degree(Axis::dp) > 1) block_[static_cast<std::size_t>(Axis::dp)] = Shard{batch_dim};
 }
 
@@ -198,8 +200,8 @@ TensorRef GraphBuilder::pack(TensorRef x, std::int64_t rows, std::int64_t cols, 
   return to;
 }
 
-TensorRef GraphBuilder::zigzag_rows(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t ranks, bool to_ranks,
-                                    std::string const& name) {
+TensorRef GraphBuilder::zigzag_rows(TensorRef x, std::int64_t rows, std::int64_t cols, std::int64_t ranks,
+                                    bool to_ranks, std::string const& name) {
   TensorRef const y{new_tensor(qualified(name), TensorRole::temporary, program_.precision, rows, cols), 0, 0};
   std::int64_t const pieces = 2 * ranks, size = rows / pieces * cols;
   for (std::int64_t i = 0; i < pieces; ++i) {
@@ -229,7 +231,9 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
     int const dim = is_shard(p) ? std::get<Shard>(p).dim : -1;
     return dim == inner_feature_dim ? feature_dim : dim;
   };
-  auto const zigzag = [](Placement const& p) { return is_shard(p) && std::get<Shard>(p).layout == ShardLayout::zigzag; };
+  auto const zigzag = [](Placement const& p) {
+    return is_shard(p) && std::get<Shard>(p).layout == ShardLayout::zigzag;
+  };
   int const to_dim = dim_of(step.to), from_dim = dim_of(step.from);
   switch (step.transition) {
     case Transition::none:

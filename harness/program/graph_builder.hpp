@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -15,7 +16,8 @@
 namespace shardbench {
 
 /// Dims of an activation, for Shard: [sequence, batch, feature]. Rows of its tensor are (sequence, batch).
-/// `inner_feature_dim` are the features that remain of a cut of them by an outer axis: what Ulysses cuts inside tp's part.
+/// `inner_feature_dim` are the features that remain of a cut of them by an outer axis: what Ulysses cuts inside tp's
+/// part.
 inline constexpr int sequence_dim = 0, batch_dim = 1, feature_dim = 2, inner_feature_dim = 3;
 
 using Layout = std::array<Placement, axis_count>;
@@ -377,7 +379,7 @@ class GraphBuilder {
   std::int64_t overlap_chunks_ = 1;  ///< above 1: tp products and collectives in pieces
   std::map<TensorId, std::vector<TensorRef>> pieces_;
   std::int64_t streams_ = 1;  ///< residual streams that lie side by side in a row
-  std::vector<ValueState> values_;
+  std::deque<ValueState> values_;  ///< a deque: layouts of values are passed on by reference while values are added
   std::vector<std::pair<std::int32_t, std::function<void()>>> tape_;  ///< layer, step
   std::vector<Op> forward_, backward_;
   std::vector<Op>* out_ = nullptr;

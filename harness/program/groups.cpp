@@ -17,8 +17,8 @@ DeviceMesh expert_mesh(ParallelConfig const& c) {
   return DeviceMesh({{"etp", c.etp}, {"ep", c.ep}, {"edp", c.tp * c.cp * c.dp / (c.etp * c.ep)}, {"pp", c.pp}});
 }
 
-/// Members of the group that hold the parts of one ZeRO shard set with `rank`, or its copies of the same part: blocks of
-/// `parts` neighbours each hold everything once.
+/// Members of the group that hold the parts of one ZeRO shard set with `rank`, or its copies of the same part: blocks
+/// of `parts` neighbours each hold everything once.
 std::vector<std::int64_t> sharding(std::vector<std::int64_t> const& group, std::int64_t rank, std::int64_t parts,
                                    bool copies) {
   auto const index = std::ranges::find(group, rank) - group.begin();

@@ -43,8 +43,9 @@ class HazardTracker {
   /// The op takes over memory that earlier compute may still be using: it waits for all compute issued so far.
   void after_all(StreamId other) { need(static_cast<std::uint8_t>(other), issued_[static_cast<std::size_t>(other)]); }
 
-  /// Calls wait(stream, sequence) for each wait that this op adds to what its stream knows to be done: by its own waits,
-  /// and by what the ops that it waited for had waited for themselves. A wait for compute is for all of it so far.
+  /// Calls wait(stream, sequence) for each wait that this op adds to what its stream knows to be done: by its own
+  /// waits, and by what the ops that it waited for had waited for themselves. A wait for compute is for all of it so
+  /// far.
   template <class F>
   void finish(F&& wait) {
     if (!any_needed_) return;

@@ -18,8 +18,8 @@ void add_weight_bucket(StepProgram& p, GraphBuilder& b, std::int32_t chunk, std:
   for (auto i = static_cast<std::size_t>(first_parameter); i < p.parameters.size(); ++i)
     bucket.elements += padded(p.parameters[i]);
   bucket.shard_elements = bucket.elements;
-  bucket.weights = b.new_tensor(fmt::format("bucket{}.weights", index), TensorRole::parameter, p.precision,
-                                bucket.elements, 1);
+  bucket.weights =
+      b.new_tensor(fmt::format("bucket{}.weights", index), TensorRole::parameter, p.precision, bucket.elements, 1);
   std::int64_t offset = 0;
   for (auto i = static_cast<std::size_t>(first_parameter); i < p.parameters.size(); ++i) {
     Parameter& parameter = p.parameters[i];

@@ -18,7 +18,10 @@ bool lasts(TensorRole role) { return role != TensorRole::activation && role != T
 }  // namespace
 
 Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay)
-    : p_(program), replay_(replay), touches_(program.segments.size()), residence_(program.tensors.size(), Residence::unused) {
+    : p_(program),
+      replay_(replay),
+      touches_(program.segments.size()),
+      residence_(program.tensors.size(), Residence::unused) {
   std::vector<std::int32_t> position(p_.tensors.size(), -1);
   std::vector<bool> scanned(p_.segments.size());
   for (Run const& run : replay.runs()) {

@@ -21,8 +21,8 @@ class Lifetimes {
   std::vector<TensorId> const& touched(Segment const& segment) const { return touches_[index_of(segment)].order; }
   /// First and last op of a segment that touches a tensor.
   std::pair<std::int64_t, std::int64_t> op_range(Segment const& segment, TensorId id) const;
-  /// The op until which a temporary's memory stays taken: where communication uses it, at least the next compute op that
-  /// waits for that communication. Throws Error when nobody waits for its last use.
+  /// The op until which a temporary's memory stays taken: where communication uses it, at least the next compute op
+  /// that waits for that communication. Throws Error when nobody waits for its last use.
   std::int64_t release(Segment const& segment, TensorId id) const;
   /// Slot tensors that the same segments and transfers touch live alike: a class of lifetimes for them all.
   struct SlotClass {
@@ -49,12 +49,10 @@ class Lifetimes {
     std::vector<std::int64_t> communication;  ///< ops of communication streams
   };
   struct SegmentTouches {
-    std::vector<TensorId> order;  ///< as first touched
+    std::vector<TensorId> order;   ///< as first touched
     std::vector<Touch> by_tensor;  ///< by rising id once scanned
   };
-  std::size_t index_of(Segment const& segment) const {
-    return static_cast<std::size_t>(&segment - p_.segments.data());
-  }
+  std::size_t index_of(Segment const& segment) const { return static_cast<std::size_t>(&segment - p_.segments.data()); }
   Touch const& touch_of(Segment const& segment, TensorId id) const;
   void scan(Segment const& segment, std::vector<std::int32_t>& position);
   /// The first compute op after `op` that waits for what it makes; -1 when none does.

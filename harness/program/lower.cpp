@@ -321,7 +321,8 @@ class Lowering {
     p_.segments.push_back({ActionKind::optimizer, 0, std::move(ops)});
   }
 
-  /// Adds a pipeline action as those of the chunk's units, with gathers and frees around them where weights are sharded.
+  /// Adds a pipeline action as those of the chunk's units, with gathers and frees around them where weights are
+  /// sharded.
   void expand(Action const& action, std::vector<Action>& out) const {
     auto const c = static_cast<std::size_t>(action.chunk);
     std::int32_t const begin = first_unit_[c], end = first_unit_[c + 1];

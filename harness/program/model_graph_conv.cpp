@@ -39,8 +39,7 @@ class BlockGraph {
 
   Value conv(Value x) {
     ConvLayer const& layer = block_.convs.at(next_++);
-    std::string const what =
-        fmt::format("{}{}", layer.groups > 1 ? "depthwise" : "conv", layer.kernel);
+    std::string const what = fmt::format("{}{}", layer.groups > 1 ? "depthwise" : "conv", layer.kernel);
     return b_.conv(x, layer, label(what), !block_.inputs.empty());
   }
 

@@ -42,9 +42,9 @@ class Replay {
   void mark_first_and_last(StepProgram const& program);
 
   std::vector<Run> runs_;
-  std::vector<Op> transfers_;  ///< one per (chunk, kind, boundary), reserved so that pointers stay
-  std::vector<Op const*> transfer_at_;       ///< [chunk][pipeline stream] into transfers_
-  std::vector<Segment const*> segment_at_;   ///< [chunk + 1][action kind], as far as met
+  std::vector<Op> transfers_;               ///< one per (chunk, kind, boundary), reserved so that pointers stay
+  std::vector<Op const*> transfer_at_;      ///< [chunk][pipeline stream] into transfers_
+  std::vector<Segment const*> segment_at_;  ///< [chunk + 1][action kind], as far as met
   std::size_t optimizer_begin_ = 0;
 };
 

@@ -66,10 +66,11 @@ struct PipelineSchedule {
   /// The chunk that takes over this one's output, or nothing after the last piece.
   std::optional<ChunkPlace> next(ChunkPlace place) const;
   std::optional<ChunkPlace> previous(ChunkPlace place) const;
-  /// Stages run ahead of their receivers (rounds longer than the pipeline, zero-bubble orders): what is sent then needs a
-  /// buffer for each microbatch until its gradient comes back, or sender and receiver wait for one another.
+  /// Stages run ahead of their receivers (rounds longer than the pipeline, zero-bubble orders): what is sent then needs
+  /// a buffer for each microbatch until its gradient comes back, or sender and receiver wait for one another.
   bool sends_ahead() const {
-    return kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v || (kind == ScheduleKind::interleaved && microbatches % stages != 0);
+    return kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v ||
+           (kind == ScheduleKind::interleaved && microbatches % stages != 0);
   }
   /// True when the schedule splits backward into input and weight parts anywhere.
   bool splits_backward() const;

@@ -179,10 +179,10 @@ class ZeroBubblePlayer {
   }
 
   PipelineSchedule& s_;
-  std::int32_t cap_;                         ///< microbatch-chunks a stage may hold
-  std::vector<std::int32_t> previous_, next_;  ///< [place] where its input and its gradient come from
-  std::vector<std::int32_t> patience_;       ///< [stage] weight gradients that may wait
-  std::vector<std::int32_t> hurry_;          ///< [stage] last forwards that go before any weight gradient
+  std::int32_t cap_;                                     ///< microbatch-chunks a stage may hold
+  std::vector<std::int32_t> previous_, next_;            ///< [place] where its input and its gradient come from
+  std::vector<std::int32_t> patience_;                   ///< [stage] weight gradients that may wait
+  std::vector<std::int32_t> hurry_;                      ///< [stage] last forwards that go before any weight gradient
   std::vector<std::int32_t> forward_done_, input_done_;  ///< [place][microbatch]
   std::vector<std::int32_t> next_forward_, next_input_, held_, forwards_left_;
   std::vector<Queue> deferred_;

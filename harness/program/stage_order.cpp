@@ -18,12 +18,10 @@ void order_one_stage(PipelineSchedule& s) {
 PipelineSchedule ordered_stages(Experiment const& e) {
   ParallelConfig const& c = e.parallel;
   bool const trains = e.phase == PhaseKind::train, pipelined = (c.pp > 1 || c.vpp > 1) && trains;
-  PipelineSchedule s =
-      make_schedule(pipelined ? c.schedule : ScheduleKind::gpipe, c.pp, c.vpp, e.microbatches());
+  PipelineSchedule s = make_schedule(pipelined ? c.schedule : ScheduleKind::gpipe, c.pp, c.vpp, e.microbatches());
   if (s.stages == 1 && s.chunks == 1) order_one_stage(s);
   if (!trains)
-    for (auto& actions : s.order)
-      std::erase_if(actions, [](Action const& a) { return a.kind != ActionKind::forward; });
+    for (auto& actions : s.order) std::erase_if(actions, [](Action const& a) { return a.kind != ActionKind::forward; });
   add_transfers(s);
   return s;
 }

@@ -33,8 +33,8 @@ struct Tensor {
   std::int32_t chunk = -1;          ///< the chunk whose segments touch it, -1 for all
   TensorId storage = no_tensor;     ///< the tensor whose bytes it shares; itself when it owns them
   std::int64_t storage_offset = 0;  ///< elements into `storage`
-  bool apart = false;               ///< a piece of `storage` whose uses are ordered on their own (see GraphBuilder::piece)
-  bool per_microbatch = false;      ///< buffers that hold a block for each microbatch of the step
+  bool apart = false;           ///< a piece of `storage` whose uses are ordered on their own (see GraphBuilder::piece)
+  bool per_microbatch = false;  ///< buffers that hold a block for each microbatch of the step
   std::int64_t elements() const { return rows * cols; }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(bytes_of(dtype)); }
 };
@@ -124,8 +124,8 @@ struct AttentionOpShape {
   std::int64_t seq_q = 0, seq_k = 0, batch = 0, heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0, window = 0;
   float scale = 1, softcap = 0;
   AttentionMask mask = AttentionMask::causal;
-  double visible_pairs = 0;  ///< query-key pairs a head computes for one sample
-  double full_pairs = 0;     ///< the pairs it stands for when masked ones count too
+  double visible_pairs = 0;                                    ///< query-key pairs a head computes for one sample
+  double full_pairs = 0;                                       ///< the pairs it stands for when masked ones count too
   std::int64_t q_offset = aligned_ends, statistic_stride = 0;  ///< as the kernels take them
   bool add_q = false, add_kv = false;                          ///< backward adds to its gradients
 };
@@ -207,8 +207,8 @@ struct LatentKeysShape {
 struct GreedyShape {
   std::int64_t rows = 0, columns = 0, first_column = 0, parts = 1;
 };
-/// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message; what
-/// a ring shift hands to the next rank of its group).
+/// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message;
+/// what a ring shift hands to the next rank of its group).
 struct CollectiveShape {
   std::int64_t count = 0;
   Dtype dtype = Dtype::f32;
@@ -219,11 +219,10 @@ struct CollectiveShape {
   double busiest_count = 0;      ///< routed rows: elements that the busiest rank takes, which all wait for
 };
 
-using OpShape =
-    std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape, EmbeddingShape,
-                 CrossEntropyOpShape, BlockShape, AdamWShape, DropoutShape, ClipShape, RouterShape, RowsShape,
-                 PermuteShape, LatentKeysShape, GreedyShape, CollectiveShape, WindowShape,
-                 BatchNormShape, UpsampleShape, PoolRowsShape>;
+using OpShape = std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape,
+                             EmbeddingShape, CrossEntropyOpShape, BlockShape, AdamWShape, DropoutShape, ClipShape,
+                             RouterShape, RowsShape, PermuteShape, LatentKeysShape, GreedyShape, CollectiveShape,
+                             WindowShape, BatchNormShape, UpsampleShape, PoolRowsShape>;
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
@@ -309,10 +308,10 @@ struct Bucket {
   std::vector<std::int32_t> reduce_groups;  ///< groups summed over, in order
   std::int32_t shard_group = -1;            ///< the one of them that shards are spread over; later ones sum shards
   TensorId weights = no_tensor, gradients = no_tensor, master = no_tensor, exp_avg = no_tensor, exp_avg_sq = no_tensor;
-  TensorId weight_shard = no_tensor;                           ///< ZeRO-3 only
+  TensorId weight_shard = no_tensor;                         ///< ZeRO-3 only
   TensorId gradient_shard = no_tensor, reduced = no_tensor;  ///< where whole gradients do not outlive a microbatch
-  std::int64_t elements = 0;                                                           ///< padded to whole shards
-  std::int64_t shard_begin = 0, shard_elements = 0;  ///< what this rank's optimizer owns
+  std::int64_t elements = 0;                                 ///< padded to whole shards
+  std::int64_t shard_begin = 0, shard_elements = 0;          ///< what this rank's optimizer owns
   std::int32_t chunk = 0;
 };
 
@@ -343,12 +342,12 @@ struct Constant {
   float scale = 0;
 };
 
-/// A buffer filled from the generator by global sample: inputs such as images, and gradients that come from outside. Rows
-/// are (position, sample), every rank holds all positions of its samples.
+/// A buffer filled from the generator by global sample: inputs such as images, and gradients that come from outside.
+/// Rows are (position, sample), every rank holds all positions of its samples.
 struct DrawnBuffer {
   TensorId id = no_tensor;
-  std::string key;     ///< seeds the generator
-  float scale = 1;     ///< deviation
+  std::string key;  ///< seeds the generator
+  float scale = 1;  ///< deviation
 };
 
 /// What one rank does in one step. Pure data: counted, simulated and executed from here.
@@ -364,22 +363,24 @@ struct StepProgram {
   std::vector<Segment> segments;
   std::vector<Action> actions;  ///< this stage's order, transfers, reductions and the optimizer included
   PipelineSchedule schedule;    ///< its kind and sizes; the order of this stage is `actions`
-  bool inference = false;    ///< forward only, with a KV cache
-  std::int64_t context = 0;  ///< tokens that the cache holds before the step, at most
-  TensorId logits = no_tensor, next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]
-  std::int64_t first_logit = 0;                       ///< global column of this rank's first
+  bool inference = false;       ///< forward only, with a KV cache
+  std::int64_t context = 0;     ///< tokens that the cache holds before the step, at most
+  TensorId logits = no_tensor,
+           next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]
+  std::int64_t first_logit = 0;   ///< global column of this rank's first
   TensorId gradient_squares = no_tensor, clip_factor = no_tensor;  ///< only where gradients are clipped
   std::vector<DrawnBuffer> drawn;
   TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
   std::vector<TensorId> future_tokens;  ///< [k]: of each token, the one k + 2 behind it (multi-token prediction)
   std::vector<Constant> constants;
-  /// Per token and microbatch: number * number_stride % number_period, where tokens of all samples are numbered through.
+  /// Per token and microbatch: number * number_stride % number_period, where tokens of all samples are numbered
+  /// through.
   TensorId token_numbers = no_tensor;
   std::int64_t number_period = 1, number_stride = 1;
   std::int64_t etp = 1, etp_coordinate = 0;  ///< the cut of each expert; `ep` and it vary within the group "ep"
-  std::int64_t first_sample = 0;  ///< global index of this rank's first sample
-  std::vector<DimRange> sequence;  ///< global positions of this rank's rows, in their order
+  std::int64_t first_sample = 0;             ///< global index of this rank's first sample
+  std::vector<DimRange> sequence;            ///< global positions of this rank's rows, in their order
   Dtype precision = Dtype::f32;
 
   /// Direction of the pipeline that a chunk's transfers take: DualPipe and ZB-V have two.

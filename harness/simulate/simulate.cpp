@@ -149,9 +149,7 @@ class StagePlayer {
     return play;
   }
 
-  std::size_t index_of(Segment const& segment) const {
-    return static_cast<std::size_t>(&segment - p_.segments.data());
-  }
+  std::size_t index_of(Segment const& segment) const { return static_cast<std::size_t>(&segment - p_.segments.data()); }
 
   PlayOp prepare(Op const& op, DurationModel const& durations) {
     if (op.stream >= StreamId::pipeline) return prepared(op, durations.transfer_ms(p_, op));

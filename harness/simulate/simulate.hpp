@@ -38,12 +38,12 @@ struct SimulationOptions {
 /// One simulated stage.
 struct StageTimeline {
   double end_ms = 0;
-  double compute_ms = 0;    ///< sum of compute ops
-  double awaited_ms = 0;    ///< compute standing still for a pipeline receive
-  std::vector<Span> spans;  ///< compute and communication; empty without record_spans
+  double compute_ms = 0;           ///< sum of compute ops
+  double awaited_ms = 0;           ///< compute standing still for a pipeline receive
+  std::vector<Span> spans;         ///< compute and communication; empty without record_spans
   std::vector<double> run_end_ms;  ///< [run] when all that was issued until its end was over; empty without record_runs
-  std::vector<Span> waits;  ///< receives posted before their sender was ready
-  Breakdown breakdown;      ///< over [0, step]; zero without record_spans
+  std::vector<Span> waits;         ///< receives posted before their sender was ready
+  Breakdown breakdown;             ///< over [0, step]; zero without record_spans
 };
 
 /// What a simulated step took.

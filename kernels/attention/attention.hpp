@@ -22,18 +22,18 @@ inline constexpr std::int64_t aligned_ends = std::numeric_limits<std::int64_t>::
 /// Sizes and rules shared by forward and backward. A block of a longer sequence says where its queries stand.
 struct AttentionShape {
   std::int64_t seq_q = 0, seq_k = 0, batch = 0;
-  std::int64_t heads = 0;     ///< query heads
-  std::int64_t kv_heads = 0;  ///< divides heads; query head i reads kv head i / (heads / kv_heads)
-  std::int64_t head_dim = 0;  ///< of queries and keys
-  std::int64_t value_dim = 0; ///< of values and outputs
+  std::int64_t heads = 0;      ///< query heads
+  std::int64_t kv_heads = 0;   ///< divides heads; query head i reads kv head i / (heads / kv_heads)
+  std::int64_t head_dim = 0;   ///< of queries and keys
+  std::int64_t value_dim = 0;  ///< of values and outputs
   float scale = 1;
-  float softcap = 0;          ///< scores become softcap * tanh(score / softcap) when > 0 (Gemma 2)
-  std::int64_t window = 0;    ///< keys older than this many positions are masked when > 0
+  float softcap = 0;        ///< scores become softcap * tanh(score / softcap) when > 0 (Gemma 2)
+  std::int64_t window = 0;  ///< keys older than this many positions are masked when > 0
   AttentionMask mask = AttentionMask::causal;
   std::int32_t const* q_positions = nullptr;  ///< [seq_q] global positions; nullptr means q_offset, q_offset + 1, ...
   std::int32_t const* k_positions = nullptr;  ///< [seq_k]; nullptr means 0, 1, ...
-  std::int64_t q_offset = aligned_ends;  ///< of query 0, key 0 standing at 0; seq_k - seq_q unless given
-  std::int64_t statistic_stride = 0;     ///< between the heads of log_sum_exp, 0: seq_q (a slice of more queries)
+  std::int64_t q_offset = aligned_ends;       ///< of query 0, key 0 standing at 0; seq_k - seq_q unless given
+  std::int64_t statistic_stride = 0;          ///< between the heads of log_sum_exp, 0: seq_q (a slice of more queries)
   Dtype dtype = Dtype::f32;
 };
 

@@ -119,7 +119,8 @@ void backward(AttentionBackwardArgs const& args) {
       }
       // q was packed with the scale in it, so dk has it already.
       unpack_head<T>(kv_rows.dk, args.dk, shape.batch, b, kv, shape.head_dim, 0, shape.seq_k, 1.0f, args.accumulate_kv);
-      unpack_head<T>(kv_rows.dv, args.dv, shape.batch, b, kv, shape.value_dim, 0, shape.seq_k, 1.0f, args.accumulate_kv);
+      unpack_head<T>(kv_rows.dv, args.dv, shape.batch, b, kv, shape.value_dim, 0, shape.seq_k, 1.0f,
+                     args.accumulate_kv);
     }
   }
 }

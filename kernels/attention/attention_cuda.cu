@@ -333,7 +333,7 @@ void attention_forward(Stream& stream, AttentionForwardArgs const& args) {
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
     if (s.seq_k == 0) {
-      NoKeys<T> const body{args.out, args.log_sum_exp,  s.heads * s.value_dim, s.batch * s.heads * s.seq_q,
+      NoKeys<T> const body{args.out, args.log_sum_exp,      s.heads * s.value_dim, s.batch * s.heads * s.seq_q,
                            s.seq_q,  statistic_row(s, 0, 1)};
       return for_each<1>(body, s.seq_q * s.batch * body.cols, false, queue);
     }

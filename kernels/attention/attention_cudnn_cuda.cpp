@@ -1,4 +1,6 @@
 // The only file that includes cuDNN; its library is opened at first use, so that the back end starts without it.
+#include "kernels/attention/attention_cudnn_cuda.hpp"
+
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
@@ -8,7 +10,6 @@
 #include <map>
 #include <unordered_map>
 
-#include "kernels/attention/attention_cudnn_cuda.hpp"
 #include "kernels/core/cuda/check.hpp"
 
 namespace cudnn_frontend {
@@ -55,8 +56,15 @@ void require(AttentionShape const& s) {
 }
 
 Key key_of(AttentionShape const& s, bool backward, std::initializer_list<std::int64_t> strides) {
-  Key key{s.seq_q, s.batch, s.heads, s.kv_heads, s.head_dim, s.value_dim, std::bit_cast<std::int32_t>(s.scale),
-          s.mask == AttentionMask::causal, backward};
+  Key key{s.seq_q,
+          s.batch,
+          s.heads,
+          s.kv_heads,
+          s.head_dim,
+          s.value_dim,
+          std::bit_cast<std::int32_t>(s.scale),
+          s.mask == AttentionMask::causal,
+          backward};
   std::ranges::copy(strides, key.begin() + 9);
   return key;
 }
@@ -81,8 +89,11 @@ fe::graph::Tensor_attributes stats_layout(AttentionShape const& s) {
 
 /// A result goes where its layout says.
 void place(Handle const& result, fe::graph::Tensor_attributes const& at) {
-  result->set_output(true).set_uid(at.get_uid()).set_dim(at.get_dim()).set_stride(at.get_stride()).set_data_type(
-      at.get_data_type());
+  result->set_output(true)
+      .set_uid(at.get_uid())
+      .set_dim(at.get_dim())
+      .set_stride(at.get_stride())
+      .set_data_type(at.get_data_type());
 }
 
 struct Inputs {
@@ -102,11 +113,9 @@ Inputs add_inputs(fe::graph::Graph& graph, AttentionShape const& s, AttentionTen
 void describe(fe::graph::Graph& graph, AttentionForwardArgs const& a) {
   AttentionShape const& s = a.shape;
   Inputs const in = add_inputs(graph, s, a.q, a.k, a.v);
-  auto const options = fe::graph::SDPA_attributes()
-                           .set_name("forward")
-                           .set_generate_stats(true)
-                           .set_attn_scale(s.scale)
-                           .set_causal_mask(s.mask == AttentionMask::causal);
+  auto const options =
+      fe::graph::SDPA_attributes().set_name("forward").set_generate_stats(true).set_attn_scale(s.scale).set_causal_mask(
+          s.mask == AttentionMask::causal);
   auto const [out, stats] = graph.sdpa(in.q, in.k, in.v, options);
   place(out, layout(s, uid_out, a.out.row_stride, s.heads, s.value_dim));
   place(stats, stats_layout(s));
@@ -151,7 +160,8 @@ class CudnnPlans final : public StreamLibraryState {
       auto plan = std::make_unique<Plan>();
       describe(plan->graph, args);
       check(plan->graph.build(handle_, {fe::HeurMode_t::A}), "building attention");
-      CUDA_CHECK(cudaMalloc(&plan->workspace, static_cast<std::size_t>(std::max<std::int64_t>(plan->graph.get_workspace_size(), 1))));
+      CUDA_CHECK(cudaMalloc(&plan->workspace,
+                            static_cast<std::size_t>(std::max<std::int64_t>(plan->graph.get_workspace_size(), 1))));
       found = plans_.emplace(key, std::move(plan)).first;
     }
     check(found->second->graph.execute(handle_, pointers, found->second->workspace), "attention");
@@ -181,21 +191,29 @@ std::string cudnn_problem() {
 void cudnn_attention_forward(Stream& stream, AttentionForwardArgs const& a) {
   if (a.shape.seq_q == 0 || a.shape.batch == 0 || a.shape.heads == 0) return;
   require(a.shape);
-  plans_of(stream).run(key_of(a.shape, false, {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride}), a,
-                       {{uid_q, a.q.data}, {uid_k, a.k.data}, {uid_v, a.v.data}, {uid_out, a.out.data},
-                        {uid_stats, a.log_sum_exp}});
+  plans_of(stream).run(
+      key_of(a.shape, false, {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride}), a,
+      {{uid_q, a.q.data}, {uid_k, a.k.data}, {uid_v, a.v.data}, {uid_out, a.out.data}, {uid_stats, a.log_sum_exp}});
 }
 
 void cudnn_attention_backward(Stream& stream, AttentionBackwardArgs const& a) {
   if (a.shape.seq_q == 0 || a.shape.batch == 0 || a.shape.heads == 0) return;
   require(a.shape);
-  if (a.accumulate_q || a.accumulate_kv) throw IllegalConfig("attention: cudnn: gradients to be added to are given (allowed: overwritten)");
-  plans_of(stream).run(key_of(a.shape, true, {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride,
-                                              a.dout.row_stride, a.dq.row_stride, a.dk.row_stride, a.dv.row_stride}),
+  if (a.accumulate_q || a.accumulate_kv)
+    throw IllegalConfig("attention: cudnn: gradients to be added to are given (allowed: overwritten)");
+  plans_of(stream).run(key_of(a.shape, true,
+                              {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride, a.dout.row_stride,
+                               a.dq.row_stride, a.dk.row_stride, a.dv.row_stride}),
                        a,
-                       {{uid_q, a.q.data}, {uid_k, a.k.data}, {uid_v, a.v.data}, {uid_out, a.out.data},
-                        {uid_dout, a.dout.data}, {uid_stats, const_cast<float*>(a.log_sum_exp)},
-                        {uid_dq, a.dq.data}, {uid_dk, a.dk.data}, {uid_dv, a.dv.data}});
+                       {{uid_q, a.q.data},
+                        {uid_k, a.k.data},
+                        {uid_v, a.v.data},
+                        {uid_out, a.out.data},
+                        {uid_dout, a.dout.data},
+                        {uid_stats, const_cast<float*>(a.log_sum_exp)},
+                        {uid_dq, a.dq.data},
+                        {uid_dk, a.dk.data},
+                        {uid_dv, a.dv.data}});
 }
 
 }  // namespace shardbench::cuda

@@ -1,5 +1,5 @@
-// One query a sequence over a long cache: a block a query head, whose warps go over the keys with a softmax of their own
-// each, merged at the end. Reads the cache once and never writes scores.
+// One query a sequence over a long cache: a block a query head, whose warps go over the keys with a softmax of their
+// own each, merged at the end. Reads the cache once and never writes scores.
 #include "kernels/attention/attention_decode_cuda.hpp"
 #include "kernels/attention/attention_math.hpp"
 #include "kernels/core/cuda/reduce.hpp"
@@ -35,7 +35,8 @@ __device__ void take_key(Decode<T> const& d, T const* key, T const* value, float
     if (lane + 32 * i < d.s.head_dim) product += q[i] * to_float(key[lane + 32 * i]);
   float score = warp_reduce<Sum>(product);
   if (d.s.softcap > 0) score = d.s.softcap * fast_tanh(score / d.s.softcap);
-  float const highest = fmaxf(r.highest, score), before = fast_exp(r.highest - highest), weight = fast_exp(score - highest);
+  float const highest = fmaxf(r.highest, score), before = fast_exp(r.highest - highest),
+              weight = fast_exp(score - highest);
   r.highest = highest;
   r.sum = r.sum * before + weight;
   for (int i = 0; i < lane_values; ++i)
@@ -49,7 +50,9 @@ __global__ void decode_kernel(Decode<T> d) {
   int const lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   float q[lane_values];
   for (int i = 0; i < lane_values; ++i)
-    q[i] = lane + 32 * i < d.s.head_dim ? d.s.scale * to_float(d.q[b * d.q_stride + head * d.s.head_dim + lane + 32 * i]) : 0.0f;
+    q[i] = lane + 32 * i < d.s.head_dim
+               ? d.s.scale * to_float(d.q[b * d.q_stride + head * d.s.head_dim + lane + 32 * i])
+               : 0.0f;
   Visibility const visible = visibility_of(d.s);
   std::int64_t const position = q_position(d.s, 0);
   Running r;

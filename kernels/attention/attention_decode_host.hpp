@@ -29,7 +29,8 @@ class DecodeGroup {
     for (std::int64_t g = 0; g < group_; ++g) soften(g);
     weigh();
     for (std::int64_t g = 0; g < group_; ++g)
-      unpack_head<T>(out_ + g * s_.value_dim, args_.out, s_.batch, b_, kv_ * group_ + g, s_.value_dim, 0, 1, 1.0f, false);
+      unpack_head<T>(out_ + g * s_.value_dim, args_.out, s_.batch, b_, kv_ * group_ + g, s_.value_dim, 0, 1, 1.0f,
+                     false);
   }
 
  private:

@@ -14,8 +14,8 @@ struct MergeOutputs {
   __device__ void at(std::int64_t i) const {
     std::int64_t const cols = args.heads * args.value_dim, row = i / cols, column = i % cols;
     std::int64_t const line = row % args.batch * args.heads + column / args.value_dim, s = row / args.batch;
-    MergeWeights const weights = merge_weights(args.log_sum_exp[line * statistic_stride(args) + s],
-                                               args.block_log_sum_exp[line * args.seq + s]);
+    MergeWeights const weights =
+        merge_weights(args.log_sum_exp[line * statistic_stride(args) + s], args.block_log_sum_exp[line * args.seq + s]);
     T* const out = static_cast<T*>(args.out.data) + row * args.out.row_stride + column;
     T const block = static_cast<T const*>(args.block.data)[row * args.block.row_stride + column];
     *out = from_float<T>(weights.own * to_float(*out) + weights.block * to_float(block));
@@ -44,10 +44,10 @@ void attention_merge(Stream& stream, AttentionMergeArgs const& args) {
   auto const block_statistics = span_bytes(lines, args.seq, args.seq, sizeof(float));
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
-    declare_access(queue.native(), {reads(args.block.data, span_bytes(rows, cols, args.block.row_stride, sizeof(T))),
-                                    writes(args.out.data, span_bytes(rows, cols, args.out.row_stride, sizeof(T))),
-                                    reads(args.log_sum_exp, statistics),
-                                    reads(args.block_log_sum_exp, block_statistics)});
+    declare_access(queue.native(),
+                   {reads(args.block.data, span_bytes(rows, cols, args.block.row_stride, sizeof(T))),
+                    writes(args.out.data, span_bytes(rows, cols, args.out.row_stride, sizeof(T))),
+                    reads(args.log_sum_exp, statistics), reads(args.block_log_sum_exp, block_statistics)});
     for_each<1>(MergeOutputs<T>{args}, rows * cols, false, queue);
   });
   declare_access(queue.native(),

@@ -150,7 +150,8 @@ void attention_backward(AttentionBackwardArgs const& args) {
       for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head) {
         gradient.dq = zeros(shape.seq_q * shape.head_dim);
         for (std::int64_t i = 0; i < shape.seq_q; ++i) backward_query(args, b, head, i, gradient);
-        write_gradient(query_head(shape, args.dq, b, head, shape.head_dim), gradient.dq, shape.seq_q, args.accumulate_q);
+        write_gradient(query_head(shape, args.dq, b, head, shape.head_dim), gradient.dq, shape.seq_q,
+                       args.accumulate_q);
       }
       write_gradient(query_head(shape, args.dk, b, kv, shape.head_dim), gradient.dk, shape.seq_k, args.accumulate_kv);
       write_gradient(query_head(shape, args.dv, b, kv, shape.value_dim), gradient.dv, shape.seq_k, args.accumulate_kv);

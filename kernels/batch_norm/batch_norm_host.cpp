@@ -48,8 +48,8 @@ void batch_norm_forward(BatchNormForwardArgs const& args) {
     for (std::int64_t r = 0; r < rows; ++r) {
 #pragma omp simd
       for (std::int64_t c = 0; c < cols; ++c)
-        y[r * cols + c] = from_float<T>((to_float(x[r * cols + c]) - mean[c]) * rstd[c] * to_float(weight[c]) +
-                                        to_float(bias[c]));
+        y[r * cols + c] =
+            from_float<T>((to_float(x[r * cols + c]) - mean[c]) * rstd[c] * to_float(weight[c]) + to_float(bias[c]));
     }
   });
 }

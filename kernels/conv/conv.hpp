@@ -17,8 +17,8 @@ struct WindowShape {
   std::int64_t taps() const { return kernel * kernel; }
 };
 
-/// cols[out_rows, taps * channels] = what the window at each output position sees, tap by tap; zeros off the image. With
-/// stride = kernel this cuts an image into patches.
+/// cols[out_rows, taps * channels] = what the window at each output position sees, tap by tap; zeros off the image.
+/// With stride = kernel this cuts an image into patches.
 struct Im2colArgs {
   WindowShape window;
   void const* x = nullptr;  ///< [rows, channels]

@@ -38,7 +38,8 @@ void col2im(Col2imArgs const& args) {
     for (std::int64_t i = 0; i < c && in >= 0; ++i)
       sums[static_cast<std::size_t>(in * c + i)] += read_element(args.cols, args.dtype, out * width + tap * c + i);
   });
-  for (std::size_t i = 0; i < sums.size(); ++i) write_element(args.x, args.dtype, static_cast<std::int64_t>(i), sums[i]);
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    write_element(args.x, args.dtype, static_cast<std::int64_t>(i), sums[i]);
 }
 
 void depthwise_forward(DepthwiseForwardArgs const& args) {
@@ -49,7 +50,8 @@ void depthwise_forward(DepthwiseForwardArgs const& args) {
       sums[static_cast<std::size_t>(out * c + i)] +=
           read_element(args.x, args.dtype, in * c + i) * read_element(args.weight, args.dtype, tap * c + i);
   });
-  for (std::size_t i = 0; i < sums.size(); ++i) write_element(args.y, args.dtype, static_cast<std::int64_t>(i), sums[i]);
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    write_element(args.y, args.dtype, static_cast<std::int64_t>(i), sums[i]);
 }
 
 void depthwise_backward(DepthwiseBackwardArgs const& args) {

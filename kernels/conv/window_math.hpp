@@ -8,7 +8,9 @@ struct WindowSizes {
   std::int64_t height, width, batch, channels, kernel, stride, padding, out_height, out_width;
 
   /// The row or column of the input that a tap sees from an output position; negative or too large off the image.
-  SB_HOST_DEVICE std::int64_t input_of(std::int64_t out, std::int64_t tap) const { return out * stride + tap - padding; }
+  SB_HOST_DEVICE std::int64_t input_of(std::int64_t out, std::int64_t tap) const {
+    return out * stride + tap - padding;
+  }
   /// The output position (of `outputs`) whose tap sees input `in`; -1 when there is none.
   SB_HOST_DEVICE std::int64_t output_of(std::int64_t in, std::int64_t tap, std::int64_t outputs) const {
     std::int64_t const scaled = in + padding - tap;

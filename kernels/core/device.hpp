@@ -62,10 +62,10 @@ struct DeviceInfo {
 
 /// How a device is running at the moment; empty where nobody can tell.
 struct DeviceState {
-  std::optional<double> clock_mhz;       ///< clock of the multiprocessors
-  std::optional<double> power_w;         ///< power draw of the whole device
-  std::optional<bool> throttled;         ///< clocks are held down by power or heat
-  std::string throttle_reasons;          ///< "power cap, thermal"; empty when not throttled
+  std::optional<double> clock_mhz;  ///< clock of the multiprocessors
+  std::optional<double> power_w;    ///< power draw of the whole device
+  std::optional<bool> throttled;    ///< clocks are held down by power or heat
+  std::string throttle_reasons;     ///< "power cap, thermal"; empty when not throttled
 };
 
 /// One device of one rank: memory, streams, events and the kernels that run there.

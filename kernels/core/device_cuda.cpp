@@ -45,9 +45,7 @@ DeviceInfo CudaDevice::info() const {
           static_cast<double>(share_of(total, largest_workspace) + share_of(total, largest_scratch))};
 }
 
-KernelSet const& CudaDevice::kernels() const {
-  return fused_attention_ ? cuda_kernels_with_cudnn() : cuda_kernels();
-}
+KernelSet const& CudaDevice::kernels() const { return fused_attention_ ? cuda_kernels_with_cudnn() : cuda_kernels(); }
 
 void CudaDevice::choose_attention(std::string const& kernel) {
   bool const fused = kernel == "cudnn";

@@ -33,7 +33,11 @@ constexpr bool is_fp8(Dtype t) { return t == Dtype::fp8 || t == Dtype::fp8_e5m2;
 
 /// Unit round-off of a dtype: half the distance between 1 and the next number.
 constexpr double unit_roundoff(Dtype t) {
-  return t == Dtype::f64 ? 0x1p-53 : t == Dtype::bf16 ? 0x1p-8 : t == Dtype::fp8 ? 0x1p-4 : t == Dtype::fp8_e5m2 ? 0x1p-3 : 0x1p-24;
+  return t == Dtype::f64        ? 0x1p-53
+         : t == Dtype::bf16     ? 0x1p-8
+         : t == Dtype::fp8      ? 0x1p-4
+         : t == Dtype::fp8_e5m2 ? 0x1p-3
+                                : 0x1p-24;
 }
 
 /// bfloat16 storage; arithmetic is done in float.

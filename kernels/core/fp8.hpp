@@ -25,9 +25,9 @@ inline float fp8_to_float(std::uint8_t bits, Dtype dtype) {
   int const magnitude = bits & 0x7f, mantissa = magnitude & ((1 << format.mantissa_bits) - 1);
   int const exponent = magnitude >> format.mantissa_bits;
   bool const all_ones = dtype == Dtype::fp8 ? magnitude == 0x7f : exponent == 31;
-  float value = exponent == 0
-                    ? std::ldexp(static_cast<float>(mantissa), 1 - format.bias - format.mantissa_bits)
-                    : std::ldexp(static_cast<float>(mantissa + (1 << format.mantissa_bits)), exponent - format.bias - format.mantissa_bits);
+  float value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - format.bias - format.mantissa_bits)
+                              : std::ldexp(static_cast<float>(mantissa + (1 << format.mantissa_bits)),
+                                           exponent - format.bias - format.mantissa_bits);
   if (all_ones)
     value = dtype == Dtype::fp8 || mantissa != 0 ? std::numeric_limits<float>::quiet_NaN()
                                                  : std::numeric_limits<float>::infinity();

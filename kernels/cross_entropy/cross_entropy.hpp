@@ -12,7 +12,8 @@ struct CrossEntropyShape {
   std::int32_t const* targets = nullptr;  ///< [tokens] global columns
   std::int64_t tokens = 0, columns = 0, first_column = 0, valid_vocab = 0;
   Dtype dtype = Dtype::f32;
-  float softcap = 0;  ///< logits become softcap * tanh(logit / softcap) when > 0 (Gemma 2); all that is below sees them so
+  float softcap =
+      0;  ///< logits become softcap * tanh(logit / softcap) when > 0 (Gemma 2); all that is below sees them so
 };
 
 /// maximum[t] = max over this shard's valid columns (-infinity when it has none); all-reduced with max over tp.

@@ -149,8 +149,7 @@ void cross_entropy_backward(Stream& stream, CrossEntropyBackwardArgs const& args
     using T = decltype(type);
     launch(backward_kernel<T, decltype(width)::value>, dim3(grid_of_rows(s.tokens)), block_for(s.columns / width),
            cuda_stream(stream), static_cast<T const*>(s.logits), s.targets, args.maximum, args.sums,
-           static_cast<T*>(args.dlogits), s.columns, valid_columns(s), s.first_column, args.scale,
-           s.softcap);
+           static_cast<T*>(args.dlogits), s.columns, valid_columns(s), s.first_column, args.scale, s.softcap);
   });
 }
 

@@ -65,7 +65,7 @@ void backward_row(CrossEntropyBackwardArgs const& args, std::int64_t t, auto con
     to[c] = from_float<T>(fast_exp(logit - maximum) * factor * cap.slope(logit));
   }
   std::fill(to + valid, to + shape.columns, T{});
-  if (target >= 0) 
+  if (target >= 0)
     to[target] = from_float<T>(args.scale * (target_weight / args.sums[t] - 1.0f) * cap.slope(target_logit));
 }
 
@@ -75,8 +75,7 @@ void cross_entropy_max(CrossEntropyMaxArgs const& args) {
   with_storage(args.shape.dtype, "cross-entropy", [&]<class T>(T) {
     for (std::int64_t t = 0; t < args.shape.tokens; ++t) {
       T const* const logits = logits_of<T>(args.shape, t);
-      float const highest =
-          max_row(valid_columns(args.shape), [&](std::int64_t c) { return to_float(logits[c]); });
+      float const highest = max_row(valid_columns(args.shape), [&](std::int64_t c) { return to_float(logits[c]); });
       // The cap is monotonic; a shard without columns keeps its -infinity.
       args.maximum[t] = std::isfinite(highest) ? Cap{args.shape.softcap}(highest) : highest;
     }

@@ -131,8 +131,12 @@ void copy_block(Stream& stream, CopyBlockArgs const& args) {
       constexpr int width = pack_width<Bf16>;
       bool const wide = all_aligned(args.from, args.to) && args.cols % width == 0 && args.from_stride % width == 0 &&
                         args.to_stride % width == 0;
-      Convert<From, To> const body{static_cast<From const*>(args.from), static_cast<To*>(args.to), args.cols,
-                                   args.from_stride, args.to_stride, args.scale};
+      Convert<From, To> const body{static_cast<From const*>(args.from),
+                                   static_cast<To*>(args.to),
+                                   args.cols,
+                                   args.from_stride,
+                                   args.to_stride,
+                                   args.scale};
       for_each<width>(body, args.rows * args.cols, wide, queue);
     });
   });

@@ -22,8 +22,9 @@ void column_sum(ColumnSumArgs const& args) {
 void copy_block(CopyBlockArgs const& args) {
   for (std::int64_t r = 0; r < args.rows; ++r) {
     for (std::int64_t c = 0; c < args.cols; ++c) {
-      write_element(args.to, args.to_dtype, r * args.to_stride + c,
-                    static_cast<double>(args.scale) * read_element(args.from, args.from_dtype, r * args.from_stride + c));
+      write_element(
+          args.to, args.to_dtype, r * args.to_stride + c,
+          static_cast<double>(args.scale) * read_element(args.from, args.from_dtype, r * args.from_stride + c));
     }
   }
 }

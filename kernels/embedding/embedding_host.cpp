@@ -21,7 +21,8 @@ void embedding_forward(EmbeddingForwardArgs const& args) {
           std::fill_n(to, args.cols, T{});
         }
       } else if (mine) {
-        for (std::int64_t c = 0; c < args.cols; ++c) to[c] = from_float<T>(to_float(to[c]) + args.scale * to_float(from[c]));
+        for (std::int64_t c = 0; c < args.cols; ++c)
+          to[c] = from_float<T>(to_float(to[c]) + args.scale * to_float(from[c]));
       }
     }
   });

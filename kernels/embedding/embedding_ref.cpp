@@ -10,7 +10,8 @@ void embedding_forward(EmbeddingForwardArgs const& args) {
     std::int64_t const row = args.ids[t] - args.first_row;
     bool const mine = row >= 0 && row < args.rows;
     for (std::int64_t c = 0; c < args.cols; ++c) {
-      double value = mine ? static_cast<double>(args.scale) * read_element(args.weight, args.dtype, row * args.cols + c) : 0.0;
+      double value =
+          mine ? static_cast<double>(args.scale) * read_element(args.weight, args.dtype, row * args.cols + c) : 0.0;
       if (args.accumulate) value += read_element(args.out, args.dtype, t * args.cols + c);
       write_element(args.out, args.dtype, t * args.cols + c, value);
     }

@@ -16,7 +16,7 @@ struct GemmArgs {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t lda = 0, ldb = 0, ldc = 0;  ///< elements between rows as stored
   bool transpose_a = false, transpose_b = false;
-  float beta = 0;  ///< 0 overwrites (C may hold NaN), 1 adds
+  float beta = 0;                  ///< 0 overwrites (C may hold NaN), 1 adds
   Dtype input_dtype = Dtype::f32;  ///< of A, and of B unless b_dtype says otherwise
   Dtype output_dtype = Dtype::f32;
   Dtype b_dtype = Dtype::size_;    ///< fp8 only: the other format for B; size_: as A

@@ -20,7 +20,8 @@ void gemm(Stream& stream, GemmArgs const& args) {
                         .scale_b = args.scale_b};
   if (args.k > 0) matmul(queue, problem);
   if (args.k > 0 && (fused_bias || !args.bias)) return;
-  add_bias(queue, problem.c, args.m, args.n, args.k > 0 ? 1.0f : args.beta, args.bias, fp8 ? args.output_dtype : args.input_dtype);
+  add_bias(queue, problem.c, args.m, args.n, args.k > 0 ? 1.0f : args.beta, args.bias,
+           fp8 ? args.output_dtype : args.input_dtype);
 }
 
 namespace {

@@ -5,8 +5,8 @@
 
 namespace shardbench {
 
-/// best[r] = {largest logit, its global column as float} over this shard's columns below `valid_vocab`, the lowest column
-/// where several are equal; {-infinity, first_column} where the shard has none. Columns stay below 2^24.
+/// best[r] = {largest logit, its global column as float} over this shard's columns below `valid_vocab`, the lowest
+/// column where several are equal; {-infinity, first_column} where the shard has none. Columns stay below 2^24.
 struct BestTokenArgs {
   void const* logits = nullptr;  ///< [rows, columns]
   float* best = nullptr;         ///< [rows, 2]

@@ -50,8 +50,9 @@ std::size_t best_bytes(std::int64_t rows) { return static_cast<std::size_t>(rows
 void best_token(Stream& stream, BestTokenArgs const& args) {
   if (args.rows == 0) return;
   std::int64_t const valid = std::clamp<std::int64_t>(args.valid_vocab - args.first_column, 0, args.columns);
-  declare_access(stream.native(), {reads(args.logits, span_bytes(args.rows, args.columns, args.columns, bytes_of(args.dtype))),
-                                   writes(args.best, best_bytes(args.rows))});
+  declare_access(stream.native(),
+                 {reads(args.logits, span_bytes(args.rows, args.columns, args.columns, bytes_of(args.dtype))),
+                  writes(args.best, best_bytes(args.rows))});
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     launch(best_token_kernel<T>, dim3(grid_of_rows(args.rows)), block_for(args.columns), cuda_stream(stream),

@@ -8,10 +8,9 @@ void join_keys(JoinKeysArgs const& args) {
   for (std::int64_t r = 0; r < s.rows; ++r)
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t d = 0; d < s.key_dim(); ++d) {
-        double const value =
-            d < s.rotary_dim
-                ? read_element(args.rotary, s.dtype, r * s.rotary_stride + d)
-                : read_element(args.plain, s.dtype, r * s.plain_stride + h * s.plain_dim + d - s.rotary_dim);
+        double const value = d < s.rotary_dim ? read_element(args.rotary, s.dtype, r * s.rotary_stride + d)
+                                              : read_element(args.plain, s.dtype,
+                                                             r * s.plain_stride + h * s.plain_dim + d - s.rotary_dim);
         write_element(args.keys, s.dtype, (r * s.heads + h) * s.key_dim() + d, value);
       }
 }

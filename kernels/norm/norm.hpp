@@ -25,25 +25,28 @@ struct NormForwardArgs {
   float* mean = nullptr;           ///< [rows], layer_norm only
   float* rstd = nullptr;           ///< [rows]
   std::int64_t rows = 0, cols = 0;
-  std::int64_t x_stride = 0, y_stride = 0;  ///< elements between rows (per-head norms read a slice); residual and sum: cols
-  std::int64_t heads = 1;  ///< vectors of `cols` side by side in a row, each normed by itself (then no residual); statistics are [rows, heads]
+  std::int64_t x_stride = 0,
+               y_stride = 0;  ///< elements between rows (per-head norms read a slice); residual and sum: cols
+  std::int64_t heads = 1;     ///< vectors of `cols` side by side in a row, each normed by itself (then no residual);
+                              ///< statistics are [rows, heads]
   float eps = 1e-5f;
   float weight_offset = 0;  ///< 1 for Gemma
   Dtype dtype = Dtype::f32;
 };
 
-/// dx = d(norm)/dx * dy (+ dsum); dweight and dbias (fp32, summed over rows) are written, or added to when `accumulate`.
+/// dx = d(norm)/dx * dy (+ dsum); dweight and dbias (fp32, summed over rows) are written, or added to when
+/// `accumulate`.
 struct NormBackwardArgs {
   NormKind kind = NormKind::layer_norm;
-  void const* dy = nullptr;      ///< [rows, cols]
-  void const* x = nullptr;       ///< the normalised input (x, or sum when a residual was added)
+  void const* dy = nullptr;  ///< [rows, cols]
+  void const* x = nullptr;   ///< the normalised input (x, or sum when a residual was added)
   void const* weight = nullptr;
   float const* mean = nullptr;
   float const* rstd = nullptr;
-  void const* dsum = nullptr;    ///< gradient arriving at the sum by the residual path, or nullptr; may equal dx
+  void const* dsum = nullptr;  ///< gradient arriving at the sum by the residual path, or nullptr; may equal dx
   void* dx = nullptr;
-  float* dweight = nullptr;      ///< [cols] or nullptr (then dbias is left too)
-  float* dbias = nullptr;        ///< [cols] or nullptr
+  float* dweight = nullptr;  ///< [cols] or nullptr (then dbias is left too)
+  float* dbias = nullptr;    ///< [cols] or nullptr
   std::int64_t rows = 0, cols = 0;
   std::int64_t x_stride = 0, y_stride = 0;  ///< rows of x, dsum and dx; rows of dy
   std::int64_t heads = 1;                   ///< as in the forward pass

@@ -122,7 +122,8 @@ struct WeightGradient {
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
     float const gradient = to_float(dy[vector_offset(row, heads, cols, y_stride) + col]);
     if constexpr (!normalised) return gradient;
-    return gradient * (to_float(x[vector_offset(row, heads, cols, x_stride) + col]) - (mean ? mean[row] : 0.0f)) * rstd[row];
+    return gradient * (to_float(x[vector_offset(row, heads, cols, x_stride) + col]) - (mean ? mean[row] : 0.0f)) *
+           rstd[row];
   }
 };
 
@@ -162,13 +163,11 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
   auto const* x = static_cast<T const*>(a.x);
   // Before dx, which may lie where x or dy did.
   if (a.dweight) {
-    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols}, a.dweight,
-                a.rows * a.heads, a.cols,
-                a.accumulate);
+    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols},
+                a.dweight, a.rows * a.heads, a.cols, a.accumulate);
     if (a.dbias)
-      sum_columns(stream, WeightGradient<T, false>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols}, a.dbias,
-                  a.rows * a.heads,
-                  a.cols, a.accumulate);
+      sum_columns(stream, WeightGradient<T, false>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols},
+                  a.dbias, a.rows * a.heads, a.cols, a.accumulate);
   }
   if (a.rows == 0) return;
   Backward<T> const b{dy,
@@ -193,25 +192,29 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
 
 void norm_forward(Stream& stream, NormForwardArgs const& args) {
   if (args.rows == 0 || args.cols == 0) return;
-  std::size_t const element = bytes_of(args.dtype), floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
+  std::size_t const element = bytes_of(args.dtype),
+                    floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
   std::size_t const dense = span_bytes(args.rows, args.cols, args.cols, element);
   std::size_t const row = static_cast<std::size_t>(args.cols) * element;
-  declare_access(stream.native(),
-                 {reads(args.x, span_bytes(args.rows, args.heads * args.cols, args.x_stride, element)), reads(args.residual, dense),
-                  writes(args.residual ? args.sum : nullptr, dense), reads(args.weight, row), reads(args.bias, row),
-                  writes(args.y, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)), writes(args.mean, floats),
-                  writes(args.rstd, floats)});
+  declare_access(
+      stream.native(),
+      {reads(args.x, span_bytes(args.rows, args.heads * args.cols, args.x_stride, element)),
+       reads(args.residual, dense), writes(args.residual ? args.sum : nullptr, dense), reads(args.weight, row),
+       reads(args.bias, row), writes(args.y, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)),
+       writes(args.mean, floats), writes(args.rstd, floats)});
   with_float_type(args.dtype, [&](auto type) { forward<decltype(type)>(cuda_stream(stream), args); });
 }
 
 void norm_backward(Stream& stream, NormBackwardArgs const& args) {
   if (args.cols == 0) return;
-  std::size_t const element = bytes_of(args.dtype), floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
+  std::size_t const element = bytes_of(args.dtype),
+                    floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
   std::size_t const x_bytes = span_bytes(args.rows, args.heads * args.cols, args.x_stride, element);
-  declare_access(stream.native(),
-                 {reads(args.dy, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)), reads(args.x, x_bytes),
-                  reads(args.weight, static_cast<std::size_t>(args.cols) * element), reads(args.mean, floats),
-                  reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
+  declare_access(
+      stream.native(),
+      {reads(args.dy, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)), reads(args.x, x_bytes),
+       reads(args.weight, static_cast<std::size_t>(args.cols) * element), reads(args.mean, floats),
+       reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
   with_float_type(args.dtype, [&](auto type) { backward<decltype(type)>(cuda_stream(stream), args); });
 }
 

@@ -31,8 +31,7 @@ void norm_forward(NormForwardArgs const& args) {
     for (std::int64_t c = 0; c < args.cols; ++c) {
       double const weight = read_element(args.weight, args.dtype, c) + static_cast<double>(args.weight_offset);
       double const bias = args.bias != nullptr ? read_element(args.bias, args.dtype, c) : 0.0;
-      write_element(args.y, args.dtype, y_at + c,
-                    (x[static_cast<std::size_t>(c)] - mean) * rstd * weight + bias);
+      write_element(args.y, args.dtype, y_at + c, (x[static_cast<std::size_t>(c)] - mean) * rstd * weight + bias);
     }
     if (args.mean != nullptr) args.mean[r] = static_cast<float>(mean);
     if (args.rstd != nullptr) args.rstd[r] = static_cast<float>(rstd);

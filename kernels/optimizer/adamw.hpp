@@ -5,12 +5,13 @@
 
 namespace shardbench {
 
-/// One AdamW step (Loshchilov & Hutter 2019) over a flat range. The master copy is updated and rounded into `parameter`.
+/// One AdamW step (Loshchilov & Hutter 2019) over a flat range. The master copy is updated and rounded into
+/// `parameter`.
 struct AdamWArgs {
-  void* parameter = nullptr;   ///< [count] of parameter_dtype
-  float* master = nullptr;     ///< [count], or nullptr when parameter_dtype is f32
-  float* exp_avg = nullptr;    ///< [count]
-  float* exp_avg_sq = nullptr; ///< [count]
+  void* parameter = nullptr;       ///< [count] of parameter_dtype
+  float* master = nullptr;         ///< [count], or nullptr when parameter_dtype is f32
+  float* exp_avg = nullptr;        ///< [count]
+  float* exp_avg_sq = nullptr;     ///< [count]
   void const* gradient = nullptr;  ///< [count] of gradient_dtype
   std::int64_t count = 0;
   std::int64_t step = 1;  ///< 1 at the first update

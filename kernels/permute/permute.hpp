@@ -27,10 +27,10 @@ struct SourceRowsArgs {
 
 /// out[rows[t, j]] = weights[t, j / copies] * x[t]; entries with row -1 move nothing.
 struct PermuteArgs {
-  void const* x = nullptr;               ///< [tokens, cols]
-  std::int32_t const* rows = nullptr;    ///< [tokens, slots]; nullptr with one slot: row t
-  float const* weights = nullptr;        ///< [tokens, slots / copies]; nullptr: 1
-  void* out = nullptr;                   ///< [sorted, cols]
+  void const* x = nullptr;             ///< [tokens, cols]
+  std::int32_t const* rows = nullptr;  ///< [tokens, slots]; nullptr with one slot: row t
+  float const* weights = nullptr;      ///< [tokens, slots / copies]; nullptr: 1
+  void* out = nullptr;                 ///< [sorted, cols]
   std::int64_t tokens = 0, slots = 1, copies = 1, cols = 0;
   std::int64_t sorted = 0;  ///< rows that `out` has room for
   Dtype dtype = Dtype::f32;

@@ -173,10 +173,10 @@ std::size_t row_bytes(std::int64_t rows, std::int64_t cols, Dtype dtype) {
 void expert_rows(Stream& stream, ExpertRowsArgs const& args) {
   std::int64_t const entries = args.tokens * args.top_k;
   std::size_t const count_bytes = bytes<std::int32_t>(args.experts * args.copies);
-  declare_access(stream.native(), {reads(args.indices, bytes<std::int32_t>(entries)),
-                                   reads(args.before, bytes<std::int32_t>(args.earlier * args.experts)),
-                                   writes(args.rows, bytes<std::int32_t>(entries * args.copies)),
-                                   writes(args.counts, count_bytes)});
+  declare_access(stream.native(),
+                 {reads(args.indices, bytes<std::int32_t>(entries)),
+                  reads(args.before, bytes<std::int32_t>(args.earlier * args.experts)),
+                  writes(args.rows, bytes<std::int32_t>(entries * args.copies)), writes(args.counts, count_bytes)});
   dim3 const grid(grid_of_rows(args.experts));
   launch(positions_kernel, grid, block_for(entries), cuda_stream(stream), args);
   launch(rows_kernel, grid, block_for(entries), cuda_stream(stream), args);
@@ -193,15 +193,20 @@ void source_rows(Stream& stream, SourceRowsArgs const& args) {
 
 void permute(Stream& stream, PermuteArgs const& args) {
   std::int64_t const entries = args.tokens * args.slots;
-  declare_access(stream.native(),
-                 {reads(args.x, row_bytes(args.tokens, args.cols, args.dtype)),
-                  reads(args.rows, bytes<std::int32_t>(entries)),
-                  reads(args.weights, bytes<float>(entries / args.copies)),
-                  writes(args.out, row_bytes(args.rows ? args.sorted : entries, args.cols, args.dtype))});
+  declare_access(
+      stream.native(),
+      {reads(args.x, row_bytes(args.tokens, args.cols, args.dtype)), reads(args.rows, bytes<std::int32_t>(entries)),
+       reads(args.weights, bytes<float>(entries / args.copies)),
+       writes(args.out, row_bytes(args.rows ? args.sorted : entries, args.cols, args.dtype))});
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
-    Permute<T> const body{static_cast<T const*>(args.x), args.rows,   args.weights, static_cast<T*>(args.out),
-                          args.slots,                    args.copies, args.cols};
+    Permute<T> const body{static_cast<T const*>(args.x),
+                          args.rows,
+                          args.weights,
+                          static_cast<T*>(args.out),
+                          args.slots,
+                          args.copies,
+                          args.cols};
     bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.x, args.out);
     for_each<pack_width<T>>(body, entries * args.cols, wide, cuda_stream(stream));
   });
@@ -215,8 +220,13 @@ void unpermute(Stream& stream, UnpermuteArgs const& args) {
                                    writes(args.y, row_bytes(args.tokens, args.cols, args.dtype))});
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
-    Unpermute<T> const body{static_cast<T const*>(args.x), args.rows,   args.weights, static_cast<T*>(args.y),
-                            args.slots,                    args.copies, args.cols};
+    Unpermute<T> const body{static_cast<T const*>(args.x),
+                            args.rows,
+                            args.weights,
+                            static_cast<T*>(args.y),
+                            args.slots,
+                            args.copies,
+                            args.cols};
     bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.x, args.y);
     for_each<pack_width<T>>(body, args.tokens * args.cols, wide, cuda_stream(stream));
   });
@@ -232,8 +242,8 @@ void combine_weights(Stream& stream, CombineWeightsArgs const& args) {
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     launch(combine_weights_kernel<T>, dim3(grid_of_rows(entries / args.copies)), block_for(args.cols),
-           cuda_stream(stream), static_cast<T const*>(args.dy), static_cast<T const*>(args.x), args.rows,
-           args.dweights, args.slots, args.copies, args.cols);
+           cuda_stream(stream), static_cast<T const*>(args.dy), static_cast<T const*>(args.x), args.rows, args.dweights,
+           args.slots, args.copies, args.cols);
   });
 }
 

@@ -37,8 +37,9 @@ void expert_rows(ExpertRowsArgs const& args) {
     std::int64_t const position = args.rows[i * args.copies];
     for (std::int64_t copy = 0; copy < args.copies; ++copy)
       args.rows[i * args.copies + copy] =
-          position < 0 ? -1
-                       : static_cast<std::int32_t>(next[static_cast<std::size_t>(place(args.indices[i], copy))] + position);
+          position < 0
+              ? -1
+              : static_cast<std::int32_t>(next[static_cast<std::size_t>(place(args.indices[i], copy))] + position);
   }
 }
 
@@ -50,8 +51,7 @@ void source_rows(SourceRowsArgs const& args) {
   for (std::int64_t e = 0; e < args.experts; ++e)
     for (std::int64_t s = 0; s < args.sources; ++s) {
       std::int64_t const chunk = s * args.experts + e, first = from[static_cast<std::size_t>(chunk)];
-      for (std::int64_t i = 0; i < args.counts[chunk]; ++i)
-        args.rows[first + i] = static_cast<std::int32_t>(to++);
+      for (std::int64_t i = 0; i < args.counts[chunk]; ++i) args.rows[first + i] = static_cast<std::int32_t>(to++);
     }
 }
 

@@ -47,9 +47,9 @@ void permute(PermuteArgs const& args) {
   for (std::int64_t i = 0; i < args.tokens * args.slots; ++i) {
     std::int64_t const row = row_of(args.rows, i);
     for (std::int64_t c = 0; row >= 0 && c < args.cols; ++c)
-      write_element(args.out, args.dtype, row * args.cols + c,
-                    weight_of(args.weights, i / args.copies) *
-                        read_element(args.x, args.dtype, i / args.slots * args.cols + c));
+      write_element(
+          args.out, args.dtype, row * args.cols + c,
+          weight_of(args.weights, i / args.copies) * read_element(args.x, args.dtype, i / args.slots * args.cols + c));
   }
 }
 

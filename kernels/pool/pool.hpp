@@ -39,7 +39,8 @@ struct UpsampleBackwardArgs {
   Dtype dtype = Dtype::f32;
 };
 
-/// y[batch, cols] = scale * sum of the rows of x[seq, batch, cols] at positions [begin, end): the class token, or a mean.
+/// y[batch, cols] = scale * sum of the rows of x[seq, batch, cols] at positions [begin, end): the class token, or a
+/// mean.
 struct PoolRowsForwardArgs {
   std::int64_t seq = 0, batch = 0, cols = 0, begin = 0, end = 0;
   float scale = 1;

@@ -1,5 +1,3 @@
-#include "kernels/pool/pool.hpp"
-
 #include <algorithm>
 #include <limits>
 
@@ -7,6 +5,7 @@
 #include "kernels/core/row_host.hpp"
 #include "kernels/core/storage.hpp"
 #include "kernels/kernel_set_host.hpp"
+#include "kernels/pool/pool.hpp"
 
 namespace shardbench::host {
 namespace {
@@ -92,8 +91,7 @@ void upsample_backward(UpsampleBackwardArgs const& a) {
       std::fill_n(sums, a.channels, 0.0f);
       for (std::int64_t copy = 0; copy < a.factor * a.factor; ++copy) {
         std::int64_t const y = row * a.factor + copy / a.factor, x = col * a.factor + copy % a.factor;
-        T const* const dy =
-            static_cast<T const*>(a.dy) + ((y * a.width * a.factor + x) * a.batch + n) * a.channels;
+        T const* const dy = static_cast<T const*>(a.dy) + ((y * a.width * a.factor + x) * a.batch + n) * a.channels;
 #pragma omp simd
         for (std::int64_t i = 0; i < a.channels; ++i) sums[i] += to_float(dy[i]);
       }

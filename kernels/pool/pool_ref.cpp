@@ -75,9 +75,8 @@ void pool_rows_forward(PoolRowsForwardArgs const& a) {
 void pool_rows_backward(PoolRowsBackwardArgs const& a) {
   for (std::int64_t s = 0; s < a.seq; ++s)
     for (std::int64_t i = 0; i < a.batch * a.cols; ++i)
-      write_element(
-          a.dx, a.dtype, s * a.batch * a.cols + i,
-          s >= a.begin && s < a.end ? static_cast<double>(a.scale) * read_element(a.dy, a.dtype, i) : 0.0);
+      write_element(a.dx, a.dtype, s * a.batch * a.cols + i,
+                    s >= a.begin && s < a.end ? static_cast<double>(a.scale) * read_element(a.dy, a.dtype, i) : 0.0);
 }
 
 }  // namespace shardbench::reference

@@ -13,7 +13,8 @@ namespace {
 template <class T>
 __device__ void score_row(RouterRule const& rule, T const* logits, float* scores) {
   if (rule.sigmoid) {
-    for (std::int64_t e = threadIdx.x; e < rule.experts; e += warp_threads) scores[e] = logistic(to_float(logits[e])).value;
+    for (std::int64_t e = threadIdx.x; e < rule.experts; e += warp_threads)
+      scores[e] = logistic(to_float(logits[e])).value;
     __syncthreads();
     return;
   }
@@ -147,8 +148,8 @@ __global__ void backward_kernel(RouterRule rule, T const* logits, std::int32_t c
 std::size_t entries(std::int64_t tokens, std::int64_t each) { return static_cast<std::size_t>(tokens * each); }
 
 void check(RouterRule const& rule) {
-  VALIDATE(rule.experts <= most_experts, std::to_string(rule.experts) + " experts, at most " +
-                                             std::to_string(most_experts) + " fit a block");
+  VALIDATE(rule.experts <= most_experts,
+           std::to_string(rule.experts) + " experts, at most " + std::to_string(most_experts) + " fit a block");
 }
 
 }  // namespace
@@ -176,10 +177,10 @@ void router_backward(Stream& stream, RouterBackwardArgs const& args) {
   check(rule);
   if (args.tokens == 0) return;
   std::size_t const logit_bytes = entries(args.tokens, rule.experts) * bytes_of(args.dtype);
-  declare_access(stream.native(), {reads(args.logits, logit_bytes),
-                                   reads(args.indices, entries(args.tokens, rule.top_k) * sizeof(std::int32_t)),
-                                   reads(args.dweights, entries(args.tokens, rule.top_k) * sizeof(float)),
-                                   writes(args.dlogits, logit_bytes)});
+  declare_access(
+      stream.native(),
+      {reads(args.logits, logit_bytes), reads(args.indices, entries(args.tokens, rule.top_k) * sizeof(std::int32_t)),
+       reads(args.dweights, entries(args.tokens, rule.top_k) * sizeof(float)), writes(args.dlogits, logit_bytes)});
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     launch(backward_kernel<T>, dim3(grid_of_rows(args.tokens)), warp_threads, cuda_stream(stream), rule,

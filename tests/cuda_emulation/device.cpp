@@ -57,7 +57,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaMemGetInfo(&free, &properties->totalGlobalMem);
 }
 
-cudaError_t cudaSetDevice(int device) { return device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  return device >= 0 && device < gpu_count() ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
 cudaError_t cudaDeviceGetPCIBusId(char* bus, int size, int device) {
   if (size < 13) return cudaErrorInvalidValue;

@@ -295,8 +295,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (!is_live(stream)) return cudaErrorInvalidResourceHandle;
   ++settings().waits;
-  // A wait left out gives no order, but is still waited for: the checker judges, and counts that a kernel reads as sizes
-  // stay whole.
+  // A wait left out gives no order, but is still waited for: the checker judges, and counts that a kernel reads as
+  // sizes stay whole.
   if (!count_down(settings().waits_until_drop)) order_checker().wait(stream->number, event->state->clock);
   stream->push([state = event->state, record = event->state->last_record()] { state->wait_for(record); });
   return cudaSuccess;

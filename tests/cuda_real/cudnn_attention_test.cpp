@@ -40,13 +40,21 @@ TEST_F(CudnnAttention, EqualsReference) {
                         Tensor(Dtype::bf16, rows * kv_cols)};
     auto const compute = [&](KernelSet const& kernels, Stream& stream) {
       Results r = empty;
-      kernels.attention_forward(stream, {.shape = shape, .q = {q.data(), q_cols}, .k = {k.data(), kv_cols},
-                                         .v = {v.data(), kv_cols}, .out = {r.out.data(), q_cols},
+      kernels.attention_forward(stream, {.shape = shape,
+                                         .q = {q.data(), q_cols},
+                                         .k = {k.data(), kv_cols},
+                                         .v = {v.data(), kv_cols},
+                                         .out = {r.out.data(), q_cols},
                                          .log_sum_exp = r.stats.floats()});
-      kernels.attention_backward(stream, {.shape = shape, .q = {q.data(), q_cols}, .k = {k.data(), kv_cols},
-                                          .v = {v.data(), kv_cols}, .out = {r.out.data(), q_cols},
-                                          .dout = {dout.data(), q_cols}, .dq = {r.dq.data(), q_cols},
-                                          .dk = {r.dk.data(), kv_cols}, .dv = {r.dv.data(), kv_cols},
+      kernels.attention_backward(stream, {.shape = shape,
+                                          .q = {q.data(), q_cols},
+                                          .k = {k.data(), kv_cols},
+                                          .v = {v.data(), kv_cols},
+                                          .out = {r.out.data(), q_cols},
+                                          .dout = {dout.data(), q_cols},
+                                          .dq = {r.dq.data(), q_cols},
+                                          .dk = {r.dk.data(), kv_cols},
+                                          .dv = {r.dv.data(), kv_cols},
                                           .log_sum_exp = r.stats.floats()});
       stream.synchronize();
       return r;
@@ -66,7 +74,8 @@ TEST_F(CudnnAttention, EqualsReference) {
 
 TEST_F(CudnnAttention, WhatItCannotDoIsRefusedInWords) {
   if (std::string const problem = cuda::cudnn_problem(); !problem.empty()) GTEST_SKIP() << problem;
-  AttentionShape shape{.seq_q = 16, .seq_k = 16, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 64, .value_dim = 64};
+  AttentionShape shape{
+      .seq_q = 16, .seq_k = 16, .batch = 1, .heads = 1, .kv_heads = 1, .head_dim = 64, .value_dim = 64};
   AttentionForwardArgs args;
   args.shape = shape;
   EXPECT_THROW(cuda::cudnn_attention_forward(*stream_, args), IllegalConfig) << "fp32";

@@ -1,5 +1,5 @@
-// The kernels' tests hand pointers into the C++ heap to kernels. Here that heap is CUDA's managed memory, which host and
-// GPU both reach: operator new takes from one managed block as soon as there is one.
+// The kernels' tests hand pointers into the C++ heap to kernels. Here that heap is CUDA's managed memory, which host
+// and GPU both reach: operator new takes from one managed block as soon as there is one.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,8 @@ class ManagedHeap {
   }
   void* take(std::size_t bytes) {
     if (!begin_) return nullptr;
-    std::size_t const size = std::bit_ceil(bytes + sizeof(Head)), kind = static_cast<std::size_t>(std::countr_zero(size));
+    std::size_t const size = std::bit_ceil(bytes + sizeof(Head)),
+                      kind = static_cast<std::size_t>(std::countr_zero(size));
     std::lock_guard const lock(mutex_);
     Head* head = free_[kind];
     if (head) {

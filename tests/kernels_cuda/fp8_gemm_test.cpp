@@ -97,7 +97,8 @@ TEST_F(Fp8Gemm, WhatCublasLtCannotDoIsRefusedInWords) {
   auto const contains = [](std::string const& text, char const* part) { return text.find(part) != text.npos; };
   EXPECT_TRUE(contains(refusal({16, 16, 16, Dtype::fp8, Dtype::fp8, Dtype::bf16, false}, false, false), "[n,k]"));
   EXPECT_TRUE(contains(refusal({16, 24, 16, Dtype::fp8, Dtype::fp8, Dtype::bf16, false}, true, false), "16x24x16"));
-  EXPECT_TRUE(contains(refusal({16, 16, 16, Dtype::fp8_e5m2, Dtype::fp8_e5m2, Dtype::bf16, false}, true, false), "e5m2"));
+  EXPECT_TRUE(
+      contains(refusal({16, 16, 16, Dtype::fp8_e5m2, Dtype::fp8_e5m2, Dtype::bf16, false}, true, false), "e5m2"));
   EXPECT_TRUE(contains(refusal({16, 16, 16, Dtype::bf16, Dtype::bf16, Dtype::bf16, false}, true, true), "scales"));
 }
 

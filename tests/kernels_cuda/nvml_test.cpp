@@ -1,8 +1,9 @@
+#include "kernels/core/cuda/nvml.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-#include "kernels/core/cuda/nvml.hpp"
 #include "kernels/core/cuda/stream.hpp"
 
 namespace shardbench::test {

@@ -17,7 +17,8 @@ std::string refusal(std::vector<RankPlace> const& ranks, std::size_t rank) {
 }
 
 TEST(GpuPlacement, RanksOfEachMachineTakeOneEach) {
-  std::vector<RankPlace> const ranks{{"a", {"a0", "a1"}}, {"b", {"b0", "b1"}}, {"a", {"a0", "a1"}}, {"b", {"b0", "b1"}}};
+  std::vector<RankPlace> const ranks{
+      {"a", {"a0", "a1"}}, {"b", {"b0", "b1"}}, {"a", {"a0", "a1"}}, {"b", {"b0", "b1"}}};
   std::vector<int> const expected{0, 0, 1, 1};
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     EXPECT_EQ(choose_gpu(ranks, r, false).ordinal, expected[r]) << r;
@@ -43,8 +44,9 @@ TEST(GpuPlacement, MoreRanksThanGpusAreRefusedWithBothNumbersOnEveryRank) {
     EXPECT_EQ(refusal(ranks, r),
               "ranks: 2 ranks on node2, which has 1 GPU: NCCL takes one rank a GPU (allowed: 1; or --share-gpu, for "
               "the right numbers only)");
-  EXPECT_NE(refusal({{"a", {"0", "1"}}, {"a", {"0", "1"}}, {"a", {"0", "1"}}}, 0).find("3 ranks on a, which has 2 GPUs"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal({{"a", {"0", "1"}}, {"a", {"0", "1"}}, {"a", {"0", "1"}}}, 0).find("3 ranks on a, which has 2 GPUs"),
+      std::string::npos);
 }
 
 TEST(GpuPlacement, SharedGpusAreTakenInTurns) {

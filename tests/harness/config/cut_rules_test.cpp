@@ -238,10 +238,12 @@ TEST(CutRules, StatesAndDetails) {
   p.zero_stage = 2;
   EXPECT_EQ(reasons(model, p), "");
   p.zero_keep = ZeroKeep::weights;
-  EXPECT_TRUE(contains(reasons(model, p), "zero-keep: weights given with zero 2, which cuts none; legal: none, or zero 3"));
+  EXPECT_TRUE(
+      contains(reasons(model, p), "zero-keep: weights given with zero 2, which cuts none; legal: none, or zero 3"));
   p.zero_keep = ZeroKeep::all;
   p.zero_stage = 1;
-  EXPECT_TRUE(contains(reasons(model, p), "zero-keep: all given with zero 1, which cuts no gradients; legal: none, or zero 2"));
+  EXPECT_TRUE(
+      contains(reasons(model, p), "zero-keep: all given with zero 1, which cuts no gradients; legal: none, or zero 2"));
   p.zero_keep = ZeroKeep::none;
   p.zero_stage = 0;
   EXPECT_TRUE(contains(reasons(model, p), "zero 0"));
@@ -260,7 +262,8 @@ TEST(CutRules, StatesAndDetails) {
   ModelConfig grouped = gpt(8, 8);
   EXPECT_EQ(reasons(grouped, p), "");
   grouped.kv_heads = 2;
-  EXPECT_TRUE(contains(reasons(grouped, p), "cp: 4 does not divide the 2 kv heads a tp rank has (ulysses); legal: 1, 2"));
+  EXPECT_TRUE(
+      contains(reasons(grouped, p), "cp: 4 does not divide the 2 kv heads a tp rank has (ulysses); legal: 1, 2"));
   p.cp = 2;
   EXPECT_EQ(reasons(grouped, p), "");
   p.tp = 2;

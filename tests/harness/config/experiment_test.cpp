@@ -77,15 +77,18 @@ TEST(Fields, UnknownFlagSuggests) {
 
 TEST(Fields, EveryFieldReadsItsOwnText) {
   Experiment sample = parse(
-      "--model llama3.1-8b --layers 3 --seq 64 --image-size 448 --classes 10 --micro-batch 2 --global-batch 8 --precision bf16 --gradient-dtype bf16 "
+      "--model llama3.1-8b --layers 3 --seq 64 --image-size 448 --classes 10 --micro-batch 2 --global-batch 8 "
+      "--precision bf16 --gradient-dtype bf16 "
       "--dp 2 --tp 4 "
-      "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --zero-keep all --mtp 1 --mtp-weight 0.1 --sequence-parallel "
+      "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --zero-keep all --mtp 1 "
+      "--mtp-weight 0.1 --sequence-parallel "
       "--tp-sync-fraction 0.3 "
       "--tp-overlap chunked --tp-overlap-chunks 2 --dropout 0.1 --clip-grad 1 --schedule zb-h1 --recompute full "
       "--recompute-layers 1 --strategy a.yaml --scope layer "
       "--phase decode --context 100 "
       "--attention cudnn --nccl-algo NVLSTree --nccl-proto LL128 --nccl-channels 8 --share-gpu --cuda-graph "
-      "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check --verify-collectives "
+      "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check "
+      "--verify-collectives "
       "--warmup 0 "
       "--max-iterations 7 --max-seconds 0.001 --target-ci 0.1 --seed 9223372036854775807");
   Experiment copy;
@@ -164,7 +167,9 @@ TEST(Cases, X01_ZigzagNeedsTwoPiecesARank) {
             "cp: seq 2999 is not a multiple of 2*cp = 8; pad to 3000");
   EXPECT_EQ(resolved_refusal("--model llama3.1-8b --seq 3000 --cp 4"), "");
   EXPECT_EQ(resolved_refusal("--model llama3.1-8b --seq 3004 --cp 4 --cp-method ulysses"), "");
-  EXPECT_TRUE(contains(resolved_refusal("--model vit-h --cp 2"), "seq 257 is not a multiple of cp = 2; an image of 224 makes 16*16 patches and a class token, which are not padded"));
+  EXPECT_TRUE(contains(resolved_refusal("--model vit-h --cp 2"),
+                       "seq 257 is not a multiple of cp = 2; an image of 224 makes 16*16 patches and a class token, "
+                       "which are not padded"));
 }
 
 TEST(Cases, P05_MicrobatchesAndStages) {
@@ -237,7 +242,8 @@ Experiment random_experiment(std::mt19937& random) {
 }
 
 TEST(Resolve, WhatOnlyAGpuHonoursIsRefusedOnACpu) {
-  for (char const* flags : {"--attention cudnn", "--nccl-algo Ring", "--nccl-proto LL", "--nccl-channels 1", "--share-gpu", "--cuda-graph"}) {
+  for (char const* flags : {"--attention cudnn", "--nccl-algo Ring", "--nccl-proto LL", "--nccl-channels 1",
+                            "--share-gpu", "--cuda-graph"}) {
     std::string const words = resolved_refusal(std::string("--device cpu --tp 2 ") + flags);
     EXPECT_NE(words.find(flags), std::string::npos) << words;
     EXPECT_NE(words.find("--device cuda"), std::string::npos) << words;

@@ -114,7 +114,8 @@ TEST(ModelConfig, SizeTableNeedsASize) {
 }
 
 TEST(ModelConfig, FalconSharesOneNormOrHasTwo) {
-  // 65024h + 32 (h (h + 2*64) + h^2 + 8h^2 + 2h) + 2h with h = 4544; the 40B has 8 kv heads of 64 and two norms a block.
+  // 65024h + 32 (h (h + 2*64) + h^2 + 8h^2 + 2h) + 2h with h = 4544; the 40B has 8 kv heads of 64 and two norms a
+  // block.
   EXPECT_EQ(total("falcon-7b"), 6'921'720'704);
   EXPECT_EQ(total("falcon-40b"), 41'303'293'952);
   ModelConfig const small = load_model("falcon-7b"), large = load_model("falcon-40b");

@@ -70,7 +70,8 @@ TEST(Cases, E03_CapacityIsCappedAtTheTokens) {
   ASSERT_EQ(warnings(e).size(), 1u);
   EXPECT_TRUE(contains(warnings(e).front(), "capacity: 4 x top 2 is at least the 8 experts")) << warnings(e).front();
   e.router_skew = 5;
-  EXPECT_TRUE(contains(refusal([&] { resolve(e); }), "router-skew: 5 given; legal: 0 (balance), or 1 to 4 = 8 experts / top 2"));
+  EXPECT_TRUE(contains(refusal([&] { resolve(e); }),
+                       "router-skew: 5 given; legal: 0 (balance), or 1 to 4 = 8 experts / top 2"));
 }
 
 TEST(Cases, L05_ReplicasThatFit) {

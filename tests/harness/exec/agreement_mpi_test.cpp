@@ -1,8 +1,8 @@
-#include "harness/exec/agreement.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "harness/exec/agreement.hpp"
 
 namespace shardbench {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "harness/program/count.hpp"
-#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 
 namespace shardbench::test {
 namespace {
@@ -47,7 +47,8 @@ ModelConfig model_for(CpMethod method, std::int64_t layers) {
 TEST(ContextParallel, EveryMethodAlone) {
   for (CpMethod const method : methods)
     for (bool const llama : {false, true})
-      expect_parity_and_payload(small_experiment(llama ? model_for(method, 2) : small_gpt(2), context_cut(ranks(), method)));
+      expect_parity_and_payload(
+          small_experiment(llama ? model_for(method, 2) : small_gpt(2), context_cut(ranks(), method)));
 }
 
 TEST(ContextParallel, WithEveryOtherAxis) {
@@ -58,7 +59,8 @@ TEST(ContextParallel, WithEveryOtherAxis) {
       (axis == 0 ? p.tp : axis == 1 ? p.dp : p.pp) = ranks() / 2;
       p.sequence_parallel = axis == 0 && ranks() == 4;
       ModelConfig model = model_for(method, std::max<std::int64_t>(p.pp, 2));
-      if (method == CpMethod::ulysses && ranks() == 8 && axis == 0) model.heads = model.kv_heads = 8, model.head_dim = 8;
+      if (method == CpMethod::ulysses && ranks() == 8 && axis == 0)
+        model.heads = model.kv_heads = 8, model.head_dim = 8;
       expect_parity_and_payload(small_experiment(model, p));
     }
     if (ranks() != 8) continue;

@@ -29,7 +29,8 @@ void expect_right(DTensor const& t, MeshCommunicators const& mesh) {
     for (std::int64_t i = 0; i < shape[d]; ++i) kept[d].push_back(i);
     for (std::size_t a = 0; a < t.placements().size(); ++a) {
       if (!is_shard(t.placements()[a], static_cast<int>(d))) continue;
-      auto const parts = static_cast<std::size_t>(mesh.mesh().axes()[a].size), at = static_cast<std::size_t>(mesh.coordinate()[a]);
+      auto const parts = static_cast<std::size_t>(mesh.mesh().axes()[a].size),
+                 at = static_cast<std::size_t>(mesh.coordinate()[a]);
       std::size_t const chunk = (kept[d].size() + parts - 1) / parts;
       std::vector<std::int64_t> mine;
       for (std::size_t i = at * chunk; i < std::min((at + 1) * chunk, kept[d].size()); ++i) mine.push_back(kept[d][i]);
@@ -100,7 +101,8 @@ TEST(DTensor, EveryPairOfPlacementsOnEveryMesh) {
       for (auto const& from : combinations(layout.axes().size(), placements_of(shape.size(), true))) {
         DTensor const t = make(shape, mesh, from);
         for (auto const& to : combinations(layout.axes().size(), placements_of(shape.size(), false))) {
-          SCOPED_TRACE(fmt::format("{} {} to {} {}", to_string(from.front()), to_string(from.back()), to_string(to.front()), to_string(to.back())));
+          SCOPED_TRACE(fmt::format("{} {} to {} {}", to_string(from.front()), to_string(from.back()),
+                                   to_string(to.front()), to_string(to.back())));
           DTensor const moved = t.redistribute(to);
           EXPECT_EQ(moved.placements(), to);
           ASSERT_NO_FATAL_FAILURE(expect_right(moved, mesh));
@@ -112,9 +114,12 @@ TEST(DTensor, EveryPairOfPlacementsOnEveryMesh) {
 
 TEST(DTensor, RandomShapesGatherToTheWhole) {
   for (std::uint64_t round = 0; round < 40; ++round) {
-    auto const draw = [&](std::uint64_t i, std::int64_t limit) { return static_cast<std::int64_t>(random_bits(round, i) % static_cast<std::uint64_t>(limit)); };
+    auto const draw = [&](std::uint64_t i, std::int64_t limit) {
+      return static_cast<std::int64_t>(random_bits(round, i) % static_cast<std::uint64_t>(limit));
+    };
     auto const all = meshes();
-    MeshCommunicators const mesh(all[static_cast<std::size_t>(draw(0, static_cast<std::int64_t>(all.size())))], world());
+    MeshCommunicators const mesh(all[static_cast<std::size_t>(draw(0, static_cast<std::int64_t>(all.size())))],
+                                 world());
     DTensor::Shape shape;
     for (std::int64_t d = 0; d < 1 + draw(1, 4); ++d) shape.push_back(draw(2 + static_cast<std::uint64_t>(d), 7));
     std::vector<Placement> from, to;
@@ -145,7 +150,8 @@ TEST(DTensor, OneDimOnTwoAxesIsCutInTheirOrder) {
   auto const sizes = [](DeviceMesh const& mesh) {
     std::vector<std::int64_t> out;
     for (std::int64_t a = 0; a < mesh.axes()[0].size; ++a)
-      for (std::int64_t b = 0; b < mesh.axes()[1].size; ++b) out.push_back(local_range(8, 0, {Shard{0}, Shard{0}}, mesh, {a, b}).size);
+      for (std::int64_t b = 0; b < mesh.axes()[1].size; ++b)
+        out.push_back(local_range(8, 0, {Shard{0}, Shard{0}}, mesh, {a, b}).size);
     return out;
   };
   EXPECT_EQ(sizes(three_two), (std::vector<std::int64_t>{2, 1, 2, 1, 1, 1}));
@@ -154,7 +160,9 @@ TEST(DTensor, OneDimOnTwoAxesIsCutInTheirOrder) {
 
 TEST(DTensor, RefusesWhatItDoesNotTake) {
   MeshCommunicators const mesh(DeviceMesh({{"a", world().size()}}), world());
-  auto const make_with = [&](DTensor::Shape shape, std::vector<Placement> placements) { return distribute_tensor(std::move(shape), value_at, mesh, std::move(placements)); };
+  auto const make_with = [&](DTensor::Shape shape, std::vector<Placement> placements) {
+    return distribute_tensor(std::move(shape), value_at, mesh, std::move(placements));
+  };
   EXPECT_THROW(make_with({4}, {Shard{1}}), InputError);
   EXPECT_THROW(make_with({4}, {Shard{0, ShardLayout::zigzag}}), InputError);
   EXPECT_THROW(make_with({4}, {Shard{0, ShardLayout::contiguous, 2}}), InputError);

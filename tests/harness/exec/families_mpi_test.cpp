@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 
 namespace shardbench::test {
 namespace {
@@ -63,9 +63,7 @@ TEST(FamiliesTogether, LatentAttentionAndExperts) {
 INSTANTIATE_TEST_SUITE_P(Models, Families,
                          testing::Values(small_qwen3, small_gemma2, small_neox, small_falcon, small_bigcode, small_phi3,
                                          small_latent, small_latent_lite),
-                         [](auto const& one) {
-                           return one.param(2).name.substr(6);
-                         });
+                         [](auto const& one) { return one.param(2).name.substr(6); });
 
 }  // namespace
 }  // namespace shardbench::test

@@ -22,9 +22,12 @@ class Measured : public testing::TestWithParam<int> {
   ParallelConfig parallel() const {
     std::int64_t const n = world().size();
     switch (GetParam()) {
-      case 0: return cut(n, 1, 1);
-      case 1: return cut(1, n, 1);
-      default: return cut(n / 2, 1, 2);
+      case 0:
+        return cut(n, 1, 1);
+      case 1:
+        return cut(1, n, 1);
+      default:
+        return cut(n / 2, 1, 2);
     }
   }
 };
@@ -51,7 +54,8 @@ TEST_P(Measured, PartsMakeTheStep) {
   EXPECT_EQ(m.memory_bytes > 0, true);
   EXPECT_NEAR(m.loss, m.parity->reference_loss, 1);
   for (std::size_t a = 0; a < axis_count; ++a)
-    EXPECT_EQ(m.payload_bytes[a] > 0, counted.traffic[a].payload_bytes > 0 || (a == static_cast<std::size_t>(Axis::pp) && e.parallel.pp > 1));
+    EXPECT_EQ(m.payload_bytes[a] > 0,
+              counted.traffic[a].payload_bytes > 0 || (a == static_cast<std::size_t>(Axis::pp) && e.parallel.pp > 1));
 }
 
 TEST_P(Measured, EveryOpOfTheStepHasASpan) {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/program/count.hpp"
-#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 
 namespace shardbench::test {
 namespace {
@@ -23,8 +23,8 @@ std::vector<ParallelConfig> expert_cuts() {
     case 2:
       return {expert_cut(2, 1, 1, 2), expert_cut(1, 2, 1, 2), expert_cut(2, 1, 1, 1, 2), expert_cut(1, 1, 2, 1)};
     case 4:
-      return {expert_cut(4, 1, 1, 4), expert_cut(4, 1, 1, 2), expert_cut(2, 2, 1, 4),
-              expert_cut(1, 2, 2, 2), expert_cut(4, 1, 1, 2, 2)};
+      return {expert_cut(4, 1, 1, 4), expert_cut(4, 1, 1, 2), expert_cut(2, 2, 1, 4), expert_cut(1, 2, 2, 2),
+              expert_cut(4, 1, 1, 2, 2)};
     default:
       return {expert_cut(8, 1, 1, 8), expert_cut(4, 2, 1, 4, 2), expert_cut(2, 2, 2, 4)};
   }

@@ -60,8 +60,11 @@ StepProgram mutated(StepProgram p, Key const& key, Mutation mutation) {
   return p;
 }
 
-/// Reducing over the maxima of the logits by a sum shifts every exponent alike: the loss is the same, so no test can tell.
-bool changes_nothing(Key const& key, Mutation mutation) { return std::get<0>(key) == "loss.max" && mutation == Mutation::maximum; }
+/// Reducing over the maxima of the logits by a sum shifts every exponent alike: the loss is the same, so no test can
+/// tell.
+bool changes_nothing(Key const& key, Mutation mutation) {
+  return std::get<0>(key) == "loss.max" && mutation == Mutation::maximum;
+}
 
 void expect_all_noticed(Experiment const& e, std::vector<Mutation> const& mutations) {
   auto const device = make_host_device();
@@ -79,7 +82,8 @@ void expect_all_noticed(Experiment const& e, std::vector<Mutation> const& mutati
       if (mutation != Mutation::drop && std::get<2>(key) != OpKind::all_reduce) continue;
       if (changes_nothing(key, mutation)) continue;
       ParityReport const wrong = check(mutated(right, key, mutation));
-      EXPECT_FALSE(wrong.passed()) << fmt::format("mutation {} of {} {} {}", static_cast<int>(mutation), std::get<0>(key), std::get<1>(key), to_string(std::get<2>(key)));
+      EXPECT_FALSE(wrong.passed()) << fmt::format("mutation {} of {} {} {}", static_cast<int>(mutation),
+                                                  std::get<0>(key), std::get<1>(key), to_string(std::get<2>(key)));
     }
 }
 

@@ -84,7 +84,8 @@ TEST(Parity, BlocksOnly) {
 }
 
 TEST(Parity, OtherSchedules) {
-  for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
+  for (ScheduleKind const schedule :
+       {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
     ParallelConfig p = cut(1, world().size() / 2, 2, schedule);
     if (schedule == ScheduleKind::interleaved) p.vpp = 2;
     for (bool const sequence_parallel : {false, true}) {
@@ -131,7 +132,8 @@ TEST(Payload, CommunicatorsCountWhatTheProgramSays) {
         runner.synchronize();
         auto const moved = runner.traffic();
         for (std::size_t a = 0; a < axis_count; ++a)
-          EXPECT_EQ(static_cast<double>(moved[a].payload_bytes), step * counted.traffic[a].payload_bytes) << to_string(static_cast<Axis>(a));
+          EXPECT_EQ(static_cast<double>(moved[a].payload_bytes), step * counted.traffic[a].payload_bytes)
+              << to_string(static_cast<Axis>(a));
       }
       EXPECT_EQ(p.tp > 1, counted.traffic[static_cast<std::size_t>(Axis::tp)].payload_bytes > 0);
       EXPECT_EQ(p.dp > 1, counted.traffic[static_cast<std::size_t>(Axis::dp)].payload_bytes > 0);
@@ -155,8 +157,10 @@ TEST(VerifyCollectives, ARankWithAnotherSizeIsFound) {
       runner.run_gradients();
       runner.synchronize();
     };
-    if (broken) EXPECT_THROW(run(), Error);
-    else EXPECT_NO_THROW(run());
+    if (broken)
+      EXPECT_THROW(run(), Error);
+    else
+      EXPECT_NO_THROW(run());
   }
 }
 

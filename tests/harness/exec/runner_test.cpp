@@ -1,10 +1,11 @@
 // One rank: gradients against finite differences of the loss, and what does not depend on how the batch is cut.
+#include "harness/exec/runner.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "harness/exec/parameter_values.hpp"
-#include "harness/exec/runner.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/exec/small_models.hpp"
@@ -13,7 +14,10 @@ namespace shardbench::test {
 namespace {
 
 struct Alone {
-  explicit Alone(Experiment const& e) : device(make_host_device()), self(make_self_communicator()), runner(lower(e, 0), *device, *self) { runner.initialize(e.seed); }
+  explicit Alone(Experiment const& e)
+      : device(make_host_device()), self(make_self_communicator()), runner(lower(e, 0), *device, *self) {
+    runner.initialize(e.seed);
+  }
   double loss() {
     runner.run_gradients();
     runner.synchronize();
@@ -44,7 +48,8 @@ TEST_P(Gradients, AreTheSlopesOfTheLoss) {
     if (2 * step * length < 2e-4) continue;  // gradients that are zero in exact arithmetic (a key's bias)
     auto const at = [&](double distance) {
       std::vector<float> moved = weight;
-      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(distance * static_cast<double>(gradient[i]) / length);
+      for (std::size_t i = 0; i < moved.size(); ++i)
+        moved[i] += static_cast<float>(distance * static_cast<double>(gradient[i]) / length);
       one.runner.write(p.weight, moved);
       return one.loss();
     };
@@ -57,8 +62,8 @@ TEST_P(Gradients, AreTheSlopesOfTheLoss) {
 ModelConfig plain_llama(std::int64_t layers) { return small_llama(layers); }
 
 INSTANTIATE_TEST_SUITE_P(Models, Gradients,
-                         testing::Values(small_gpt, plain_llama, small_qwen3, small_gemma2, small_neox, small_falcon, small_latent,
-                                         small_latent_lite));
+                         testing::Values(small_gpt, plain_llama, small_qwen3, small_gemma2, small_neox, small_falcon,
+                                         small_latent, small_latent_lite));
 
 // The reference of partially synchronised tensor parallelism is a function of its weights like any other.
 TEST(Streams, GradientsAreTheSlopesOfTheLoss) {
@@ -122,7 +127,8 @@ TEST(Runner, MicrobatchesAddUpToTheBatch) {
       double rms = 0;
       for (float const x : reference[i]) rms += static_cast<double>(x) * static_cast<double>(x);
       rms = std::sqrt(rms / static_cast<double>(g.size()));
-      for (std::size_t k = 0; k < g.size(); ++k) ASSERT_NEAR(g[k], reference[i][k], 1e-4 * (rms + std::abs(reference[i][k])) + 1e-9) << p.name;
+      for (std::size_t k = 0; k < g.size(); ++k)
+        ASSERT_NEAR(g[k], reference[i][k], 1e-4 * (rms + std::abs(reference[i][k])) + 1e-9) << p.name;
       ++i;
     }
     if (micro_batch == 1) loss = mine;
@@ -161,7 +167,9 @@ TEST(ParameterValues, AShardIsASliceOfTheWhole) {
             std::int64_t const row = b.sections[s].row_begin + r;
             for (std::int64_t c = 0; c < b.cols; ++c) {
               float const value = mine[static_cast<std::size_t>((at_part + r) * b.cols + c)];
-              float const expected = row < b.sections[s].global_rows ? all[static_cast<std::size_t>((at_whole + row) * a.cols + b.col_begin + c)] : 0;
+              float const expected = row < b.sections[s].global_rows
+                                         ? all[static_cast<std::size_t>((at_whole + row) * a.cols + b.col_begin + c)]
+                                         : 0;
               ASSERT_EQ(value, expected) << b.name;
             }
           }

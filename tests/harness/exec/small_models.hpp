@@ -116,7 +116,8 @@ inline ModelConfig small_latent(std::int64_t layers = 4) {
   ModelConfig m = small_llama(layers, 8, 8);
   m.name = "small-latent";
   m.family = "deepseek";
-  m.mla = MlaConfig{.q_lora_rank = 24, .kv_lora_rank = 16, .qk_nope_head_dim = 12, .qk_rope_head_dim = 4, .v_head_dim = 8};
+  m.mla =
+      MlaConfig{.q_lora_rank = 24, .kv_lora_rank = 16, .qk_nope_head_dim = 12, .qk_rope_head_dim = 4, .v_head_dim = 8};
   m.head_dim = 16;
   return m;
 }
@@ -164,7 +165,8 @@ inline ModelConfig small_yolo(bool deep_everywhere) {
   ModelConfig m;
   m.name = "small-yolo";
   m.family = "yolo";
-  m.yolo = YoloConfig{.depth = 0.5, .width = 0.125, .classes = 16, .image_size = 64, .deep_everywhere = deep_everywhere};
+  m.yolo =
+      YoloConfig{.depth = 0.5, .width = 0.125, .classes = 16, .image_size = 64, .deep_everywhere = deep_everywhere};
   m.layers = static_cast<std::int64_t>(yolo_blocks(*m.yolo).size());
   m.causal = false;
   m.position = PositionKind::none;
@@ -186,7 +188,8 @@ inline Experiment small_experiment(ModelConfig const& model, ParallelConfig cons
   return e;
 }
 
-inline ParallelConfig cut(std::int64_t dp, std::int64_t tp, std::int64_t pp, ScheduleKind schedule = ScheduleKind::one_f_one_b) {
+inline ParallelConfig cut(std::int64_t dp, std::int64_t tp, std::int64_t pp,
+                          ScheduleKind schedule = ScheduleKind::one_f_one_b) {
   ParallelConfig p;
   p.dp = dp;
   p.tp = tp;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/harness/exec/small_models.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
+#include "tests/harness/exec/small_models.hpp"
 
 namespace shardbench::test {
 namespace {
@@ -24,7 +24,8 @@ TEST(VisionTransformer, EveryProductOfDataTensorAndPipelineParallelism) {
   for (ParallelConfig const& p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
     for (bool const class_token : {true, false}) {
-      ParityReport const report = expect_equal_steps(vit_experiment(small_vit(class_token, std::max<std::int64_t>(p.pp, 2)), p));
+      ParityReport const report =
+          expect_equal_steps(vit_experiment(small_vit(class_token, std::max<std::int64_t>(p.pp, 2)), p));
       double const outputs = class_token ? 300 : 48;
       EXPECT_GT(report.reference_loss, 0.5 * std::log(outputs));
       EXPECT_LT(report.reference_loss, 2 * std::log(outputs));

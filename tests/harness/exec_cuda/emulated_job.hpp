@@ -20,8 +20,7 @@ inline constexpr DeviceKind tested_device = DeviceKind::SHARDBENCH_TESTED_DEVICE
 
 /// An emulated GPU for each rank of the job, or one real one that all share, and NCCL over them.
 struct EmulatedJob {
-  explicit EmulatedJob(double timeout_seconds = 60)
-      : gpu(open()), nccl(gpu.connect(world(), timeout_seconds)) {}
+  explicit EmulatedJob(double timeout_seconds = 60) : gpu(open()), nccl(gpu.connect(world(), timeout_seconds)) {}
   Device& device() const { return gpu.device(); }
   static DeviceHandle open() {
     if (tested_device == DeviceKind::cuda) apply(shared_gpu_environment(world().rank()));
@@ -33,7 +32,8 @@ struct EmulatedJob {
 };
 
 /// A small experiment that asks for the emulated GPU; samples enough for every schedule on these ranks.
-inline Experiment emulated_experiment(ModelConfig const& model, ParallelConfig const& parallel, std::int64_t samples = 0) {
+inline Experiment emulated_experiment(ModelConfig const& model, ParallelConfig const& parallel,
+                                      std::int64_t samples = 0) {
   Experiment e = small_experiment(model, parallel);
   e.global_batch = samples > 0 ? samples : 2 * world().size();
   e.device = tested_device;

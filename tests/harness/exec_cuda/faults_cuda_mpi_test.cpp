@@ -14,7 +14,8 @@ constexpr double short_timeout = 0.5;
 class Faults : public testing::Test {
  protected:
   void TearDown() override {
-    for (Fault const fault : {Fault::allocation, Fault::launch, Fault::matmul, Fault::nccl_error, Fault::nccl_hang}) emulation::inject_fault(fault, 0);
+    for (Fault const fault : {Fault::allocation, Fault::launch, Fault::matmul, Fault::nccl_error, Fault::nccl_hang})
+      emulation::inject_fault(fault, 0);
   }
 
   Experiment const e_ = emulated_experiment(small_gpt(1), cut(1, world().size(), 1), 2);
@@ -105,7 +106,8 @@ TEST_F(Faults, AHangIsAbortedAndNamed) {
     emulation::inject_fault(Fault::nccl_hang, 1);
     std::string const reason = failure_of_step(runner);
     EXPECT_TRUE(contains(reason, "NCCL: ")) << reason;
-    bool const named = p.pp == 1 ? contains(reason, "ncclAllReduce") : contains(reason, "ncclSend") || contains(reason, "ncclRecv");
+    bool const named =
+        p.pp == 1 ? contains(reason, "ncclAllReduce") : contains(reason, "ncclSend") || contains(reason, "ncclRecv");
     EXPECT_TRUE(named) << reason;
     EXPECT_TRUE(contains(reason, "0.5 s")) << reason;
     emulation::inject_fault(Fault::nccl_hang, 0);

@@ -82,7 +82,8 @@ TEST(CapturedStep, ForksAndJoinsEveryStream) {
 
 TEST(CapturedStep, TheEmulatedGpuRefusesInWords) {
   EmulatedJob const job;
-  Runner runner(lower(emulated_experiment(small_llama(2), cut(world().size(), 1, 1)), world().rank()), job.device(), *job.nccl);
+  Runner runner(lower(emulated_experiment(small_llama(2), cut(world().size(), 1, 1)), world().rank()), job.device(),
+                *job.nccl);
   EXPECT_EQ(runner.graph_problem(), "the emulated GPU has no CUDA graphs");
   EXPECT_THROW(runner.capture_graph(1), Error);
 }
@@ -90,8 +91,8 @@ TEST(CapturedStep, TheEmulatedGpuRefusesInWords) {
 TEST(CapturedStep, VerificationNeedsTheHost) {
   EmulatedJob const job;
   EagerGraphs device(job.device());
-  Runner const runner(lower(emulated_experiment(small_llama(2), cut(world().size(), 1, 1)), world().rank()), device, *job.nccl,
-                      {.verify_collectives = true, .optimizer = {}});
+  Runner const runner(lower(emulated_experiment(small_llama(2), cut(world().size(), 1, 1)), world().rank()), device,
+                      *job.nccl, {.verify_collectives = true, .optimizer = {}});
   EXPECT_NE(runner.graph_problem().find("--verify-collectives"), std::string::npos);
 }
 

@@ -68,7 +68,8 @@ void expect_every_wait_needed(Experiment const& e) { EXPECT_EQ(WaitMutation(e).u
 /// A collective into memory that other tensors had before waits for all compute so far, which is more than it has to
 /// where compute used none of that memory lately: under sequence parallelism the head's re-gather, once a microbatch.
 void expect_all_but_head_regather_needed(Experiment const& e) {
-  EXPECT_LE(static_cast<std::int64_t>(WaitMutation(e).unnoticed().size()), e.global_batch / e.parallel.dp / e.micro_batch);
+  EXPECT_LE(static_cast<std::int64_t>(WaitMutation(e).unnoticed().size()),
+            e.global_batch / e.parallel.dp / e.micro_batch);
 }
 
 ParallelConfig with(ParallelConfig p, int zero_stage, bool sequence_parallel, Recompute recompute = Recompute::none) {
@@ -83,13 +84,15 @@ std::int64_t ranks() { return world().size(); }
 TEST(WaitMutation, DataParallel) {
   if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
   expect_every_wait_needed(emulated_experiment(small_gpt(1), cut(ranks(), 1, 1)));
-  for (int const stage : {1, 2, 3}) expect_every_wait_needed(emulated_experiment(small_llama(2), with(cut(ranks(), 1, 1), stage, false), ranks()));
+  for (int const stage : {1, 2, 3})
+    expect_every_wait_needed(emulated_experiment(small_llama(2), with(cut(ranks(), 1, 1), stage, false), ranks()));
 }
 
 TEST(WaitMutation, TensorParallel) {
   if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
   expect_every_wait_needed(emulated_experiment(small_gpt(1), cut(1, ranks(), 1), 2));
-  expect_all_but_head_regather_needed(emulated_experiment(small_llama(1), with(cut(1, ranks(), 1), 0, true, Recompute::full), 2));
+  expect_all_but_head_regather_needed(
+      emulated_experiment(small_llama(1), with(cut(1, ranks(), 1), 0, true, Recompute::full), 2));
 }
 
 TEST(WaitMutation, PipelineParallel) {

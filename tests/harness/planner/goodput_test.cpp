@@ -14,9 +14,12 @@ TEST(Goodput, DaysOfPublishedRuns) {
   struct Published {
     double parameters, devices, tflops, days, published;
   };
-  for (Published const p : {Published{174.6e9, 384, 153, 82.6, 84}, {174.6e9, 768, 149, 42.4, 43},
-                            {174.6e9, 1536, 141, 22.4, 23}, {529.6e9, 560, 171, 153.6, 156},
-                            {529.6e9, 1120, 167, 78.7, 80}, {529.6e9, 2240, 159, 41.3, 42}}) {
+  for (Published const p : {Published{174.6e9, 384, 153, 82.6, 84},
+                            {174.6e9, 768, 149, 42.4, 43},
+                            {174.6e9, 1536, 141, 22.4, 23},
+                            {529.6e9, 560, 171, 153.6, 156},
+                            {529.6e9, 1120, 167, 78.7, 80},
+                            {529.6e9, 2240, 159, 41.3, 42}}) {
     double const days = days_with_recompute(300e9, p.parameters, p.devices, 1e12 * p.tflops);
     EXPECT_NEAR(days, p.days, 0.06);
     EXPECT_NEAR(days / p.published, 1, 0.03);
@@ -42,7 +45,8 @@ TEST(Goodput, TheIntervalIsTheBestOne) {
     return 1 - f.checkpoint_s / interval - interval / (2 * between) - f.restart_s / between;
   };
   EXPECT_NEAR(g.effective_share, share(g.checkpoint_interval_s), 1e-12);
-  for (double const factor : {0.5, 0.9, 1.1, 2.0}) EXPECT_LT(share(factor * g.checkpoint_interval_s), g.effective_share);
+  for (double const factor : {0.5, 0.9, 1.1, 2.0})
+    EXPECT_LT(share(factor * g.checkpoint_interval_s), g.effective_share);
 }
 
 TEST(Goodput, NothingFailsWithoutAFailureRate) {

@@ -47,7 +47,8 @@ TEST(ScreenedFront, EqualsComparingEveryPair) {
   ScreenedFront front;
   std::vector<PlanScore> all;
   for (int i = 0; i < 400; ++i) {
-    PlanCost const cost{.step_ms = static_cast<double>(value(random)), .memory_bytes = static_cast<double>(value(random))};
+    PlanCost const cost{.step_ms = static_cast<double>(value(random)),
+                        .memory_bytes = static_cast<double>(value(random))};
     front.add({}, cost);
     all.push_back({cost.step_ms, cost.memory_bytes, cost.step_ms});
     std::set<std::pair<double, double>> expected, found;
@@ -74,7 +75,9 @@ TEST(FewestDevices, IsTheFirstThatMeetsOverEighths) {
 }
 
 TEST(FewestDevices, NoneIsEnough) {
-  auto const attempt = [](std::int64_t n) { return DeviceTrial{.devices = n, .possible = true, .meets = false, .time = 1}; };
+  auto const attempt = [](std::int64_t n) {
+    return DeviceTrial{.devices = n, .possible = true, .meets = false, .time = 1};
+  };
   DeviceSearch const search = fewest_devices(4, 100, 0.5, attempt);
   EXPECT_EQ(search.devices, 0);
   EXPECT_EQ(search.trials.back().devices, 100);
@@ -98,7 +101,8 @@ TEST(Demands, TheOneThatLeavesNothingIsNamed) {
     return {};
   };
   EXPECT_EQ(message({.fix = {"tp=2"}, .exclude = {}}), "");
-  EXPECT_NE(message({.fix = {"pp=2", "tp=3"}, .exclude = {}}).find("--fix tp=3: leaves no legal cut"), std::string::npos);
+  EXPECT_NE(message({.fix = {"pp=2", "tp=3"}, .exclude = {}}).find("--fix tp=3: leaves no legal cut"),
+            std::string::npos);
   std::string const both = message({.fix = {"tp=4"}, .exclude = {"pp=1|2"}});
   EXPECT_NE(both.find("--fix tp=4 and --exclude pp=1|2: together"), std::string::npos) << both;
 }

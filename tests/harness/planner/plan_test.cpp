@@ -31,9 +31,9 @@ CostModel h100() { return {load_system("h100-sxm"), load_stack("ours")}; }
 
 std::string key_of(Candidate const& c) {
   std::string text;
-  for (int const value : {c.tp, c.cp, c.ep, c.etp, c.pp, c.dp, c.vpp, c.micro_batch, int{c.zero_stage},
-                          int{c.sequence_parallel}, int{c.tp_overlap}, static_cast<int>(c.recompute),
-                          static_cast<int>(c.schedule)})
+  for (int const value :
+       {c.tp, c.cp, c.ep, c.etp, c.pp, c.dp, c.vpp, c.micro_batch, int{c.zero_stage}, int{c.sequence_parallel},
+        int{c.tp_overlap}, static_cast<int>(c.recompute), static_cast<int>(c.schedule)})
     text += std::to_string(value) + " ";
   return text;
 }

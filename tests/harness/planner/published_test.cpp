@@ -1,4 +1,5 @@
-// What published training runs took, and what the simulation and the planner's arithmetic make of the same configurations.
+// What published training runs took, and what the simulation and the planner's arithmetic make of the same
+// configurations.
 #include <gtest/gtest.h>
 
 #include "harness/planner/goodput.hpp"

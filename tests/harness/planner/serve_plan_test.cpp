@@ -34,8 +34,8 @@ TEST(ServePlan, LowestLatencyEqualsBruteForce) {
   for (std::int64_t tp = 1; tp <= 8; tp *= 2)
     for (std::int64_t pp = 1; tp * pp <= 8; pp *= 2)
       for (std::int64_t microbatches = 1; microbatches <= pp; microbatches *= pp > 1 ? pp : 2) {
-        ServeCut const cut{.tp = tp, .pp = pp, .ep = 1, .replicas = 8 / (tp * pp), .batch = tp * pp,
-                           .microbatches = microbatches};
+        ServeCut const cut{
+            .tp = tp, .pp = pp, .ep = 1, .replicas = 8 / (tp * pp), .batch = tp * pp, .microbatches = microbatches};
         double const ms = look_closer(r, model, cut).tpot_ms;
         if (least == 0 || ms < least) least = ms;
       }
@@ -60,8 +60,8 @@ TEST(ServePlan, LimitsHoldAndMoreThroughputNeedsPatience) {
   EXPECT_GT(none.least_ttft_ms, 0.001);
 }
 
-// Case M12: 405,853,388,800 parameters of 2 bytes are 811.7 GB: more than four devices of 180 GB, whatever the cut; five
-// would do by size, but the 8 KV heads and 128 heads make it eight.
+// Case M12: 405,853,388,800 parameters of 2 bytes are 811.7 GB: more than four devices of 180 GB, whatever the cut;
+// five would do by size, but the 8 KV heads and 128 heads make it eight.
 TEST(ServePlan, FourDevicesDoNotHold405b) {
   CostModel const model(load_system("b200"), load_stack("ours"));
   ServeRequest r = request_of("llama3.1-405b", 126, 4, 128);

@@ -48,7 +48,8 @@ double bytes_of_tensors(StepProgram const& p, std::string const& ending) {
 
 TEST(Cases, M02_TermsOfDeepSpeedsZero3Estimate) {
   // DeepSpeed keeps 2 bytes a weight and 16 of fp32 states (gradient, master, two moments) in shards, and one layer's
-  // weights and gradients of 2 bytes each whole. Ours: the same terms, the whole gradients in fp32 unless asked for bf16.
+  // weights and gradients of 2 bytes each whole. Ours: the same terms, the whole gradients in fp32 unless asked for
+  // bf16.
   ParallelConfig p = cut(4, 1, 1);
   p.zero_stage = 3;
   Experiment e = bf16(small_llama(3), p);

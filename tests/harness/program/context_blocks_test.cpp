@@ -61,7 +61,8 @@ TEST(ContextBlocks, EveryVisiblePairIsComputedOnce) {
             auto const k = positions(context_pieces(layout, seq, ranks, (rank - s + ranks) % ranks));
             for (ContextBlock const& b : steps[static_cast<std::size_t>(s)]) add_pairs(b, q, k, ring);
           }
-          for (ContextBlock const& b : gathered_blocks(layout, seq, ranks, rank, rule)) add_pairs(b, q, natural, gathered);
+          for (ContextBlock const& b : gathered_blocks(layout, seq, ranks, rank, rule))
+            add_pairs(b, q, natural, gathered);
         }
         EXPECT_EQ(ring, expected_pairs(rule));
         EXPECT_EQ(gathered, expected_pairs(rule));

@@ -38,7 +38,8 @@ TEST(ContextTraffic, UlyssesExchangesQueriesKeysValuesAndOutputs) {
   for (std::int64_t const cp : {2, 4, 8}) {
     StepProgram const p = lower(layers_only(small_llama(2, 8, 8), context_cut(cp, CpMethod::ulysses)), cp - 1);
     double const one = seq / static_cast<double>(cp) * 64 * bytes;
-    EXPECT_EQ(payload_of(p, Axis::cp, OpKind::all_to_all), layers_and_microbatches * 8 * one) << "q, k, v, out and back";
+    EXPECT_EQ(payload_of(p, Axis::cp, OpKind::all_to_all), layers_and_microbatches * 8 * one)
+        << "q, k, v, out and back";
     EXPECT_EQ(on(counted(p), Axis::cp).payload_bytes, layers_and_microbatches * 8 * one);
   }
 }
@@ -73,7 +74,8 @@ TEST(ContextTraffic, EveryMethodDoesTheModelsWork) {
       };
       Experiment const whole = layers_only(small_llama(2, 8, 8), cut(1, 1, 1));
       for (std::int64_t rank = 0; rank < 4; ++rank)
-        EXPECT_NEAR(flops(layers_only(small_llama(2, 8, 8), context_cut(4, method)), rank) / flops(whole, 0), 0.25, 1e-9);
+        EXPECT_NEAR(flops(layers_only(small_llama(2, 8, 8), context_cut(4, method)), rank) / flops(whole, 0), 0.25,
+                    1e-9);
     }
 }
 
@@ -85,7 +87,9 @@ TEST(HybridTraffic, ShardsTravelInsideTheirRanksAndSumsBetweenThem) {
   StepProgram const p = lower(e, 5);
   double elements = 0;
   for (Bucket const& b : p.buckets) elements += static_cast<double>(b.elements);
-  auto const members = [&](char const* name) { return std::ranges::find(p.groups, std::string(name), &Group::name)->members; };
+  auto const members = [&](char const* name) {
+    return std::ranges::find(p.groups, std::string(name), &Group::name)->members;
+  };
   EXPECT_EQ(members("shard"), (std::vector<std::int64_t>{4, 5, 6, 7}));
   EXPECT_EQ(members("replica"), (std::vector<std::int64_t>{1, 5}));
   double const microbatches = static_cast<double>(e.microbatches());

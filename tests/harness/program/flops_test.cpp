@@ -30,7 +30,8 @@ TEST(Flops, AGptStepIsTheClosedForm) {
 }
 
 TEST(Flops, ACutDoesTheSameWork) {
-  for (ParallelConfig p : {cut(2, 1, 1), cut(1, 2, 1), cut(1, 4, 1), cut(1, 1, 2), cut(2, 2, 2), cut(1, 1, 2, ScheduleKind::zb_h1), cut(1, 1, 2, ScheduleKind::dualpipe)})
+  for (ParallelConfig p : {cut(2, 1, 1), cut(1, 2, 1), cut(1, 4, 1), cut(1, 1, 2), cut(2, 2, 2),
+                           cut(1, 1, 2, ScheduleKind::zb_h1), cut(1, 1, 2, ScheduleKind::dualpipe)})
     for (bool const sp : {false, true}) {
       if (sp && p.tp == 1) continue;
       p.sequence_parallel = sp;
@@ -61,7 +62,8 @@ TEST(Flops, ALlamaBlockIsTheSumOfItsProducts) {
   double const tokens = 8 * 16, h = 64, kv = 16, ffn = 128, s = 16;
   double const products = 6 * tokens * (h * (h + 2 * kv) + h * h + 3 * h * ffn);
   EXPECT_NEAR(c.model_flops_full, products + 12 * h * s * tokens, 1e-6);
-  EXPECT_NEAR(c.model_flops, products + 12 * h * (s + 1) / 2 * tokens, 1e-6) << "causal: half of the pairs and the diagonal";
+  EXPECT_NEAR(c.model_flops, products + 12 * h * (s + 1) / 2 * tokens, 1e-6)
+      << "causal: half of the pairs and the diagonal";
 }
 
 TEST(Flops, MixtralCountsTheExpertsThatATokenVisits) {
@@ -86,7 +88,8 @@ std::int64_t distinct_parameters(Experiment const& e) {
     for (Parameter const& p : lower(e, rank).parameters) {
       if (p.copy) continue;
       for (ParameterSection const& s : p.sections)
-        if (seen.emplace(s.key, s.row_begin, p.col_begin).second) sum += std::max<std::int64_t>(0, std::min(s.rows, s.global_rows - s.row_begin)) * p.cols;
+        if (seen.emplace(s.key, s.row_begin, p.col_begin).second)
+          sum += std::max<std::int64_t>(0, std::min(s.rows, s.global_rows - s.row_begin)) * p.cols;
     }
   return sum;
 }
@@ -99,8 +102,10 @@ TEST(Parameters, RanksHoldTheModelOnce) {
     }
   ModelConfig untied = small_gpt(4);
   untied.tied_embeddings = false;
-  EXPECT_EQ(distinct_parameters(small_experiment(untied, cut(1, 1, 2, ScheduleKind::zb_v))), count_parameters(untied).total);
-  EXPECT_EQ(distinct_parameters(small_experiment(untied, cut(1, 1, 2, ScheduleKind::dualpipe))), count_parameters(untied).total);
+  EXPECT_EQ(distinct_parameters(small_experiment(untied, cut(1, 1, 2, ScheduleKind::zb_v))),
+            count_parameters(untied).total);
+  EXPECT_EQ(distinct_parameters(small_experiment(untied, cut(1, 1, 2, ScheduleKind::dualpipe))),
+            count_parameters(untied).total);
 }
 
 TEST(Lower, EqualInputsGiveEqualPrograms) {

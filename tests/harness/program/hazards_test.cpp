@@ -83,7 +83,8 @@ class Oracle {
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       std::int64_t const number = ++seen[ops_[i].stream];
       bool direct = ops_[i].stream == stream;
-      for (auto const& [s, n] : waits) direct = direct || (ops_[i].stream == static_cast<std::size_t>(s) && number <= n);
+      for (auto const& [s, n] : waits)
+        direct = direct || (ops_[i].stream == static_cast<std::size_t>(s) && number <= n);
       if (!direct) continue;
       op.before[i] = true;
       for (std::size_t j = 0; j < i; ++j) op.before[j] = op.before[j] || ops_[i].before[j];

@@ -29,10 +29,16 @@ std::vector<Held> held_ranges(StepProgram const& p, Replay const& replay, Memory
           if (!ref.valid()) continue;
           TensorId const root = p.storage_of(ref.id);
           auto const& place = plan.places[static_cast<std::size_t>(root)];
-          std::int64_t const instance = place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(run.microbatch)];
+          std::int64_t const instance =
+              place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(run.microbatch)];
           std::int64_t const begin = place.offset + instance * place.stride;
-          std::int64_t const life = place.residence == Residence::temporary ? static_cast<std::int64_t>(r) : place.residence == Residence::slot ? -2 - run.microbatch : -1;
-          auto const [it, fresh] = spans.try_emplace({life, root, instance}, Held{begin, begin + p.tensors[static_cast<std::size_t>(root)].bytes(), at, at, p.tensors[static_cast<std::size_t>(root)].name, place.residence == Residence::persistent});
+          std::int64_t const life = place.residence == Residence::temporary ? static_cast<std::int64_t>(r)
+                                    : place.residence == Residence::slot    ? -2 - run.microbatch
+                                                                            : -1;
+          auto const [it, fresh] = spans.try_emplace(
+              {life, root, instance},
+              Held{begin, begin + p.tensors[static_cast<std::size_t>(root)].bytes(), at, at,
+                   p.tensors[static_cast<std::size_t>(root)].name, place.residence == Residence::persistent});
           it->second.last = at;
         }
       ++at;
@@ -57,7 +63,8 @@ void expect_no_overlap(Experiment const& e, std::int64_t rank) {
   for (std::size_t i = 0; i < held.size(); ++i) {
     EXPECT_LE(held[i].end, plan.arena_bytes);
     for (std::size_t j = i + 1; j < held.size() && held[j].begin < held[i].end; ++j) {
-      bool const together = held[i].lasts || held[j].lasts || (held[i].first <= held[j].last && held[j].first <= held[i].last);
+      bool const together =
+          held[i].lasts || held[j].lasts || (held[i].first <= held[j].last && held[j].first <= held[i].last);
       ASSERT_FALSE(together && held[i].name != held[j].name) << held[i].name << " and " << held[j].name;
     }
   }
@@ -106,7 +113,8 @@ TEST(MemoryPlan, AShardedOptimizerKeepsItsShare) {
 }
 
 TEST(MemoryPlan, MicrobatchesInFlightFollowTheSchedule) {
-  Experiment const one = small_experiment(small_llama(4), cut(1, 1, 4)), gpipe = small_experiment(small_llama(4), cut(1, 1, 4, ScheduleKind::gpipe));
+  Experiment const one = small_experiment(small_llama(4), cut(1, 1, 4)),
+                   gpipe = small_experiment(small_llama(4), cut(1, 1, 4, ScheduleKind::gpipe));
   for (std::int64_t stage = 0; stage < 4; ++stage) {
     MemoryPlan const a = plan_of(one, stage), b = plan_of(gpipe, stage);
     EXPECT_EQ(a.microbatches_in_flight[0], 4 - stage);
@@ -147,8 +155,8 @@ TEST(MemoryPlan, ALayerKeepsWhatTheClosedFormSays) {
   // both norms' inputs (residual sums) 4, both norms' outputs 4, packed qkv 6, attention output 2, MLP up 8, its
   // activation 8: 32; the masks of 1 + 1 make the published 34.
   double const unit = 16 * 64;
-  double const statistics = 2 * 16 * 2 * 4;            // mean and 1/std of both norms
-  double const lse = 8 * 16 * 4;                       // log-sum-exp of 8 heads
+  double const statistics = 2 * 16 * 2 * 4;  // mean and 1/std of both norms
+  double const lse = 8 * 16 * 4;             // log-sum-exp of 8 heads
   EXPECT_EQ(kept_per_layer(cut(1, 1, 1)), 32 * unit + statistics + lse);
   EXPECT_EQ(gpt_layer_activation_bytes(16, 1, 64, 8, 1, false) - 5 * 8 * 16 * 16, 34 * unit);
   // Cut by tensor parallelism: qkv, attention, and the MLP's wide tensors are 24 of the 32.

@@ -61,9 +61,10 @@ TEST(MultiTokenPrediction, HoldsCountsAndComputesItsLayers) {
   double const h = static_cast<double>(e.model.hidden), tokens = 128;
   double const vocab = static_cast<double>(plain.padded_vocab);
   double const one_block = counted(block).model_flops - counted(plain).model_flops;
-  EXPECT_NEAR(counted(more).model_flops - counted(plain).model_flops,
-              one_block + 6 * tokens * (2 * h * h + h * vocab), 1e-9 * counted(more).model_flops);
-  EXPECT_GT(plan_memory(more, Replay(more)).activation_peak_bytes, plan_memory(plain, Replay(plain)).activation_peak_bytes);
+  EXPECT_NEAR(counted(more).model_flops - counted(plain).model_flops, one_block + 6 * tokens * (2 * h * h + h * vocab),
+              1e-9 * counted(more).model_flops);
+  EXPECT_GT(plan_memory(more, Replay(more)).activation_peak_bytes,
+            plan_memory(plain, Replay(plain)).activation_peak_bytes);
 }
 
 TEST(MultiTokenPrediction, RefusalsNameTheLayersThatThereAre) {
@@ -78,7 +79,8 @@ TEST(MultiTokenPrediction, RefusalsNameTheLayersThatThereAre) {
     return std::string();
   };
   EXPECT_EQ(refusal("gpt2", PhaseKind::train, 1), "mtp: 1 given, gpt2 has 0 prediction layers; legal: 0");
-  EXPECT_EQ(refusal("deepseek-v3", PhaseKind::train, 2), "mtp: 2 given, deepseek-v3 has 1 prediction layers; legal: 0 to 1");
+  EXPECT_EQ(refusal("deepseek-v3", PhaseKind::train, 2),
+            "mtp: 2 given, deepseek-v3 has 1 prediction layers; legal: 0 to 1");
   EXPECT_EQ(refusal("deepseek-v3", PhaseKind::decode, 1), "mtp: 1 given, decode has no loss; legal: 0");
   EXPECT_EQ(refusal("deepseek-v3", PhaseKind::train, 1), "");
 }

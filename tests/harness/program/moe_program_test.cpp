@@ -38,7 +38,8 @@ TEST(RoutingLoad, BalanceGivesEveryExpertTheSame) {
     MoeConfig const moe = experts(count, top_k);
     RoutingLoad const load = routing_load(moe, 0);
     for (std::int64_t const rows : drawn(moe, load, 5, 3 * count)) EXPECT_EQ(rows, 3 * top_k);
-    for (std::int64_t const rows : drawn(moe, load, 11, count / 2 + 3)) EXPECT_LE(rows, load.most_rows(count / 2 + 3, 0, 1));
+    for (std::int64_t const rows : drawn(moe, load, 11, count / 2 + 3))
+      EXPECT_LE(rows, load.most_rows(count / 2 + 3, 0, 1));
   }
 }
 
@@ -58,7 +59,8 @@ TEST(RoutingLoad, SkewIsTheBusiestOverTheMean) {
 
 double flops_of(StepProgram const& p, OpKind kind) {
   double sum = 0;
-  for_each_op(p, [&](Op const& op, Run const& run) { sum += op.kind == kind ? op_cost(p, op, run.adds(op)).flops : 0; });
+  for_each_op(p,
+              [&](Op const& op, Run const& run) { sum += op.kind == kind ? op_cost(p, op, run.adds(op)).flops : 0; });
   return sum;
 }
 
@@ -101,7 +103,8 @@ TEST(Cases, E03_CapacityBoundsTheBuffers) {
     resolve(e);
     StepProgram const p = lower(e, 0);
     auto const it = std::ranges::find_if(p.tensors, [](Tensor const& t) { return t.name.ends_with("moe.up"); });
-    EXPECT_EQ(it->rows, 64 * std::min<std::int64_t>(4096, static_cast<std::int64_t>(factor) * 64)) << "a token comes once";
+    EXPECT_EQ(it->rows, 64 * std::min<std::int64_t>(4096, static_cast<std::int64_t>(factor) * 64))
+        << "a token comes once";
     EXPECT_EQ(it->expected_rows, 4096);
   }
 }

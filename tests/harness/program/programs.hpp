@@ -26,7 +26,8 @@ inline double payload_of(StepProgram const& p, Axis axis, OpKind kind, std::stri
   for_each_op(p, [&](Op const& op, Run const&) {
     if (op.group < 0 || op.kind != kind || p.groups[static_cast<std::size_t>(op.group)].axis != axis) return;
     std::string const& label = p.labels[static_cast<std::size_t>(op.label)].name;
-    if (name.empty() || label == name || (name.front() == '.' && label.ends_with(name))) bytes += collective_payload(p, op);
+    if (name.empty() || label == name || (name.front() == '.' && label.ends_with(name)))
+      bytes += collective_payload(p, op);
   });
   return bytes;
 }

@@ -11,7 +11,8 @@
 namespace shardbench {
 namespace {
 
-constexpr ScheduleKind all_kinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe};
+constexpr ScheduleKind all_kinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                                      ScheduleKind::zb_h1, ScheduleKind::zb_v,        ScheduleKind::dualpipe};
 
 /// Legal sizes of every kind, small and odd ones too.
 std::vector<PipelineSchedule> many_schedules() {
@@ -28,7 +29,9 @@ std::vector<PipelineSchedule> many_schedules() {
   return all;
 }
 
-std::string name_of(PipelineSchedule const& s) { return fmt::format("{} stages {} chunks {} microbatches {}", to_string(s.kind), s.stages, s.chunks, s.microbatches); }
+std::string name_of(PipelineSchedule const& s) {
+  return fmt::format("{} stages {} chunks {} microbatches {}", to_string(s.kind), s.stages, s.chunks, s.microbatches);
+}
 
 TEST(Schedule, EachMicrobatchOfEachChunkOnceForwardBeforeBackward) {
   for (PipelineSchedule const& s : many_schedules()) {
@@ -87,7 +90,8 @@ TEST(Schedule, WarmUpForwards) {
   auto const plain = make_schedule(ScheduleKind::one_f_one_b, 8, 1, 8);
   for (int stage = 0; stage < 8; ++stage) EXPECT_EQ(warmup(plain, static_cast<std::size_t>(stage)), 7 - stage);
   auto const interleaved = make_schedule(ScheduleKind::interleaved, 4, 2, 8);
-  for (int stage = 0; stage < 4; ++stage) EXPECT_EQ(warmup(interleaved, static_cast<std::size_t>(stage)), 10 - 2 * stage);
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_EQ(warmup(interleaved, static_cast<std::size_t>(stage)), 10 - 2 * stage);
 }
 
 TEST(Schedule, ActivationPeak) {
@@ -108,7 +112,8 @@ TEST(Schedule, BubblesOfTheClosedForms) {
   for (int p = 1; p <= 8; ++p)
     for (int m : {2 * p, 3 * p}) {
       for (ScheduleKind const kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b})
-        EXPECT_NEAR(summarize_schedule(make_schedule(kind, p, 1, m), costs).bubble, (p - 1) * (f + b), 1e-9) << p << " " << m;
+        EXPECT_NEAR(summarize_schedule(make_schedule(kind, p, 1, m), costs).bubble, (p - 1) * (f + b), 1e-9)
+            << p << " " << m;
       for (int v = 2; v <= 3; ++v) {
         auto const s = summarize_schedule(make_schedule(ScheduleKind::interleaved, p, v, m), {f / v, bi / v, w / v, 0});
         EXPECT_NEAR(s.bubble, (p - 1) * (f + b) / v, 1e-9) << "p " << p << " v " << v << " m " << m;
@@ -130,7 +135,9 @@ TEST(Schedule, BubblesOfTheClosedForms) {
 
 // Case P02.
 TEST(Schedule, BubbleFractions) {
-  auto const fraction = [](ScheduleKind kind, int p, int v, int m) { return summarize_schedule(make_schedule(kind, p, v, m), {}).bubble_fraction; };
+  auto const fraction = [](ScheduleKind kind, int p, int v, int m) {
+    return summarize_schedule(make_schedule(kind, p, v, m), {}).bubble_fraction;
+  };
   EXPECT_NEAR(fraction(ScheduleKind::one_f_one_b, 8, 1, 8), 7.0 / 15, 1e-9);
   EXPECT_NEAR(fraction(ScheduleKind::interleaved, 4, 2, 8), 3.0 / 19, 1e-9);
   EXPECT_NEAR(fraction(ScheduleKind::one_f_one_b, 4, 1, 10), 3.0 / 13, 1e-9);
@@ -151,8 +158,14 @@ TEST(Schedule, FewMicrobatchesEndOrAreRefused) {
 TEST(Schedule, ADeadlockNamesEachStagesNextAction) {
   auto s = make_schedule(ScheduleKind::one_f_one_b, 2, 1, 2);
   // Stage 0 wants a gradient before it has sent the activation that leads to it.
-  s.order[0] = {{.kind = ActionKind::forward, .microbatch = 0}, {.kind = ActionKind::backward, .microbatch = 1}, {.kind = ActionKind::forward, .microbatch = 1}, {.kind = ActionKind::backward, .microbatch = 0}};
-  s.order[1] = {{.kind = ActionKind::forward, .microbatch = 1}, {.kind = ActionKind::forward, .microbatch = 0}, {.kind = ActionKind::backward, .microbatch = 1}, {.kind = ActionKind::backward, .microbatch = 0}};
+  s.order[0] = {{.kind = ActionKind::forward, .microbatch = 0},
+                {.kind = ActionKind::backward, .microbatch = 1},
+                {.kind = ActionKind::forward, .microbatch = 1},
+                {.kind = ActionKind::backward, .microbatch = 0}};
+  s.order[1] = {{.kind = ActionKind::forward, .microbatch = 1},
+                {.kind = ActionKind::forward, .microbatch = 0},
+                {.kind = ActionKind::backward, .microbatch = 1},
+                {.kind = ActionKind::backward, .microbatch = 0}};
   s.order[0].erase(s.order[0].begin());
   try {
     summarize_schedule(s, {});
@@ -165,9 +178,12 @@ TEST(Schedule, ADeadlockNamesEachStagesNextAction) {
 }
 
 TEST(ParseSchedule, RefusesWithLineAndColumn) {
-  for (char const* text : {"", "gpipe", "gpipe stages=1 chunks=1 microbatches=1", "round stages=1 chunks=1 microbatches=1\n\n", "gpipe stages=1 chunks=1 microbatches=1\nF0.1\n",
-                           "gpipe stages=1 chunks=1 microbatches=1\nF0.0  B0.0\n", "gpipe stages=1 chunks=1 microbatches=1\nX0.0\n", "gpipe stages=1 chunks=1 microbatches=1\nF0.0\nF0.0\n",
-                           "gpipe stages=2 chunks=1 microbatches=1\nSEND0.0a2\n\n", "gpipe stages=2 chunks=1 microbatches=1\nSEND0.0b1\n\n"}) {
+  for (char const* text :
+       {"", "gpipe", "gpipe stages=1 chunks=1 microbatches=1", "round stages=1 chunks=1 microbatches=1\n\n",
+        "gpipe stages=1 chunks=1 microbatches=1\nF0.1\n", "gpipe stages=1 chunks=1 microbatches=1\nF0.0  B0.0\n",
+        "gpipe stages=1 chunks=1 microbatches=1\nX0.0\n", "gpipe stages=1 chunks=1 microbatches=1\nF0.0\nF0.0\n",
+        "gpipe stages=2 chunks=1 microbatches=1\nSEND0.0a2\n\n",
+        "gpipe stages=2 chunks=1 microbatches=1\nSEND0.0b1\n\n"}) {
     try {
       parse_schedule(text);
       ADD_FAILURE() << text << " was read";

@@ -27,7 +27,8 @@ TEST(Traffic, TensorParallelBlocksReduceFourTimes) {
       AxisTraffic const traffic = on(counted(p), Axis::tp);
       EXPECT_EQ(traffic.payload_bytes, 4 * one * 3 * 8);
       EXPECT_EQ(traffic.calls, 4 * 3 * 8);
-      EXPECT_NEAR(traffic.wire_bytes, traffic.payload_bytes * 2 * static_cast<double>(tp - 1) / static_cast<double>(tp), 1e-6);
+      EXPECT_NEAR(traffic.wire_bytes, traffic.payload_bytes * 2 * static_cast<double>(tp - 1) / static_cast<double>(tp),
+                  1e-6);
       EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_reduce), traffic.payload_bytes);
     }
 }
@@ -59,7 +60,8 @@ TEST(Traffic, SequenceParallelismScattersAndGathersTheSameBytes) {
   Experiment const e = layers_only(small_gpt(3), c);
   StepProgram const p = lower(e, 0);
   double const one = seq * hidden * 2, blocks = 3 * 8;
-  // Forward: gather, scatter, gather, scatter; backward the duals; and the two inputs of the column cuts gathered again.
+  // Forward: gather, scatter, gather, scatter; backward the duals; and the two inputs of the column cuts gathered
+  // again.
   EXPECT_EQ(payload_of(p, Axis::tp, OpKind::reduce_scatter), 4 * one * blocks);
   EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_gather), (4 + 2) * one * blocks);
   EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_gather, ".regather"), 2 * one * blocks);
@@ -110,7 +112,8 @@ TEST(Traffic, PipelineSendsEachBoundaryOnceAMicrobatch) {
 
 TEST(Traffic, TiedEmbeddingsAgreeOverThePipeline) {
   Experiment const e = small_experiment(small_gpt(4), cut(1, 2, 2));
-  for (auto const rank : representative_ranks(e)) EXPECT_EQ(payload_of(lower(e, rank), Axis::pp, OpKind::all_reduce, "tied_embedding"), 256.0 * 64 * 4);
+  for (auto const rank : representative_ranks(e))
+    EXPECT_EQ(payload_of(lower(e, rank), Axis::pp, OpKind::all_reduce, "tied_embedding"), 256.0 * 64 * 4);
 }
 
 TEST(Traffic, ReplicatedKeyValueHeadsAgreeOnceAStep) {
@@ -135,7 +138,9 @@ TEST(Traffic, FullyShardedWeightsAreGatheredTwiceAndReducedEachMicrobatch) {
   EXPECT_NEAR(traffic.wire_bytes, 3 * 4 * elements * microbatches * 3 / 4, 1e-6) << "3 P (n-1)/n a microbatch";
   double kept = 0;
   for (Tensor const& t : p.tensors)
-    if (t.role == TensorRole::parameter && p.storage_of(static_cast<TensorId>(&t - p.tensors.data())) == static_cast<TensorId>(&t - p.tensors.data())) kept += static_cast<double>(t.elements());
+    if (t.role == TensorRole::parameter &&
+        p.storage_of(static_cast<TensorId>(&t - p.tensors.data())) == static_cast<TensorId>(&t - p.tensors.data()))
+      kept += static_cast<double>(t.elements());
   EXPECT_EQ(kept, elements / 4);
 }
 
@@ -157,9 +162,11 @@ TEST(Traffic, ExpertsExchangeFourTimesABlock) {
     double const counts = 8 * 4;  // rows for each expert, told ahead
     EXPECT_EQ(traffic.payload_bytes, (4 * one + counts) * 2 * 2)
         << "dispatch, combine and their backward; 2 layers, 2 microbatches";
-    EXPECT_NEAR(traffic.wire_bytes, traffic.payload_bytes * static_cast<double>(ep - 1) / static_cast<double>(ep), 1e-6);
+    EXPECT_NEAR(traffic.wire_bytes, traffic.payload_bytes * static_cast<double>(ep - 1) / static_cast<double>(ep),
+                1e-6);
     EXPECT_EQ(traffic.calls, 5 * 2 * 2);
-    EXPECT_EQ(counted(p).parameters, 2 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 2 * 4096 + 8 * 4096 + 8 / ep * 3 * 4096 * 14336));
+    EXPECT_EQ(counted(p).parameters,
+              2 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 2 * 4096 + 8 * 4096 + 8 / ep * 3 * 4096 * 14336));
   }
 }
 
@@ -175,7 +182,8 @@ TEST(Traffic, RingAttentionPassesKeysAndValues) {
     // Forward K and V; backward them again, and dK and dV all the way round.
     double const ring = layers * (kv * hops + kv * hops + kv);
     double const gradients = payload_of(p, Axis::cp, OpKind::all_reduce) + payload_of(p, Axis::dp, OpKind::all_reduce);
-    EXPECT_NEAR(on(counted(p), Axis::cp).payload_bytes + on(counted(p), Axis::dp).payload_bytes - gradients, ring, 1e-6);
+    EXPECT_NEAR(on(counted(p), Axis::cp).payload_bytes + on(counted(p), Axis::dp).payload_bytes - gradients, ring,
+                1e-6);
   }
 }
 

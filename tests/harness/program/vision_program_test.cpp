@@ -27,7 +27,8 @@ std::int64_t lowered_parameters(StepProgram const& p) {
 }
 
 TEST(VisionProgram, HoldsTheParametersThatAreCounted) {
-  for (char const* name : {"vit-l", "vit-h", "vit-g", "vit-bigg", "yolo26n", "yolo26s", "yolo26m", "yolo26l", "yolo26x"}) {
+  for (char const* name :
+       {"vit-l", "vit-h", "vit-g", "vit-bigg", "yolo26n", "yolo26s", "yolo26m", "yolo26l", "yolo26x"}) {
     Experiment const e = real_size(name);
     EXPECT_EQ(lowered_parameters(lower(e, 0)), count_parameters(e.model).total) << name;
   }

@@ -18,8 +18,12 @@ TEST(EnvironmentWarnings, PeersTurnedOffOnAMachineWithNvlink) {
 }
 
 TEST(EnvironmentWarnings, WhatIsOffOrHarmlessIsNotNamed) {
-  EXPECT_EQ(environment_warnings({{"NCCL_P2P_DISABLE", "0"}, {"NCCL_P2P_LEVEL", "NVL"}, {"NCCL_DEBUG", "INFO"},
-                                  {"OMP_NUM_THREADS", "4"}, {"CUDA_LAUNCH_BLOCKING", ""}}, 12),
+  EXPECT_EQ(environment_warnings({{"NCCL_P2P_DISABLE", "0"},
+                                  {"NCCL_P2P_LEVEL", "NVL"},
+                                  {"NCCL_DEBUG", "INFO"},
+                                  {"OMP_NUM_THREADS", "4"},
+                                  {"CUDA_LAUNCH_BLOCKING", ""}},
+                                 12),
             Lines{});
 }
 

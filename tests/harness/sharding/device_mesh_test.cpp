@@ -26,7 +26,8 @@ TEST(DeviceMesh, FirstAxisIsFastest) {
 
 TEST(DeviceMesh, GroupsPartitionTheRanks) {
   DeviceMesh const m = mesh();
-  for (std::vector<std::string> const& axes : {std::vector<std::string>{"tp"}, {"pp"}, {"cp", "dp"}, {"tp", "pp"}, {}, {"tp", "cp", "dp", "pp"}}) {
+  for (std::vector<std::string> const& axes :
+       {std::vector<std::string>{"tp"}, {"pp"}, {"cp", "dp"}, {"tp", "pp"}, {}, {"tp", "cp", "dp", "pp"}}) {
     std::int64_t size = 1;
     for (auto const& a : axes) size *= m.size_of(a);
     std::set<std::vector<std::int64_t>> groups;

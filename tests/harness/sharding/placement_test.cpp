@@ -11,8 +11,16 @@ namespace shardbench {
 namespace {
 
 TEST(Placement, TextReadsBack) {
-  std::vector<Placement> const all{Replicate{}, Shard{0}, Shard{3}, Shard{1, ShardLayout::zigzag}, Shard{0, ShardLayout::contiguous, 4}, Shard{2, ShardLayout::zigzag, 2},
-                                   Partial{}, Partial{PartialOp::max}, Private{0}, Private{512}};
+  std::vector<Placement> const all{Replicate{},
+                                   Shard{0},
+                                   Shard{3},
+                                   Shard{1, ShardLayout::zigzag},
+                                   Shard{0, ShardLayout::contiguous, 4},
+                                   Shard{2, ShardLayout::zigzag, 2},
+                                   Partial{},
+                                   Partial{PartialOp::max},
+                                   Private{0},
+                                   Private{512}};
   for (Placement const& p : all) EXPECT_EQ(parse_placement(to_string(p)), p) << to_string(p);
   EXPECT_EQ(to_string(Placement{Shard{1, ShardLayout::zigzag}}), "shard(1,zigzag)");
   EXPECT_EQ(parse_placement("shard(sequence)"), Placement{Shard{0}});
@@ -20,8 +28,9 @@ TEST(Placement, TextReadsBack) {
 }
 
 TEST(Placement, RefusesOtherText) {
-  for (char const* text : {"", "shard", "shard()", "shard(-1)", "shard(8)", "shard(x)", "shard(0", "shard(0)x", "shard(0,)", "shard(0,x0)", "replicate()", "replicate(1)", "partial(min)",
-                           "partial(sum,1)", "private", "private(-1)", "Shard(0)", " shard(0)", "shard(99999999999999999999)"}) {
+  for (char const* text : {"", "shard", "shard()", "shard(-1)", "shard(8)", "shard(x)", "shard(0", "shard(0)x",
+                           "shard(0,)", "shard(0,x0)", "replicate()", "replicate(1)", "partial(min)", "partial(sum,1)",
+                           "private", "private(-1)", "Shard(0)", " shard(0)", "shard(99999999999999999999)"}) {
     try {
       parse_placement(text);
       ADD_FAILURE() << text << " was read";
@@ -93,7 +102,9 @@ struct Cluster {
   /// [rank][element] the term the rank holds; -1 rank-local absence is "not held".
   std::vector<std::vector<int>> held, term;
 
-  std::int64_t coordinate(std::size_t rank, std::size_t axis) const { return axis == 0 ? static_cast<std::int64_t>(rank) % n[0] : static_cast<std::int64_t>(rank) / n[0]; }
+  std::int64_t coordinate(std::size_t rank, std::size_t axis) const {
+    return axis == 0 ? static_cast<std::int64_t>(rank) % n[0] : static_cast<std::int64_t>(rank) / n[0];
+  }
   std::size_t ranks() const { return static_cast<std::size_t>(n[0] * n[1]); }
 };
 
@@ -115,16 +126,19 @@ std::vector<bool> kept(Cluster const& c, std::size_t rank, int dim) {
 std::vector<int> held_by_definition(Cluster const& c, std::size_t rank) {
   auto const rows = kept(c, rank, 0), cols = kept(c, rank, 1);
   std::vector<int> held;
-  for (std::int64_t i = 0; i < c.rows * c.cols; ++i) held.push_back(rows[static_cast<std::size_t>(i / c.cols)] && cols[static_cast<std::size_t>(i % c.cols)]);
+  for (std::int64_t i = 0; i < c.rows * c.cols; ++i)
+    held.push_back(rows[static_cast<std::size_t>(i / c.cols)] && cols[static_cast<std::size_t>(i % c.cols)]);
   return held;
 }
 
 /// Only the first rank of each partial axis holds the element itself, the others zero.
-Cluster start(std::int64_t n0, std::int64_t n1, std::int64_t rows, std::int64_t cols, std::vector<Placement> const& placements) {
+Cluster start(std::int64_t n0, std::int64_t n1, std::int64_t rows, std::int64_t cols,
+              std::vector<Placement> const& placements) {
   Cluster c{{n0, n1}, rows, cols, placements, {}, {}};
   for (std::size_t r = 0; r < c.ranks(); ++r) {
     bool counts = true;
-    for (std::size_t a = 0; a < mesh_axes; ++a) counts = counts && (!is_partial(placements[a]) || c.coordinate(r, a) == 0);
+    for (std::size_t a = 0; a < mesh_axes; ++a)
+      counts = counts && (!is_partial(placements[a]) || c.coordinate(r, a) == 0);
     c.held.push_back(held_by_definition(c, r));
     c.term.emplace_back();
     for (int const h : c.held.back()) c.term.back().push_back(h && counts ? 1 : 0);
@@ -163,8 +177,10 @@ TEST(Redistribute, PlansGiveTheSlicesOfTheDefinition) {
     for (std::int64_t n1 = 1; n1 <= 3; ++n1)
       for (std::uint64_t k = 0; k < 4 * 4 * 3 * 3; ++k) {
         std::vector<Placement> const from{each[k % 4], each[k / 4 % 4]}, to{each[k / 16 % 3], each[k / 48 % 3]};
-        SCOPED_TRACE(to_string(from[0]) + " " + to_string(from[1]) + " -> " + to_string(to[0]) + " " + to_string(to[1]));
-        std::int64_t const rows = 1 + static_cast<std::int64_t>(random_bits(k, 0) % 7), cols = 1 + static_cast<std::int64_t>(random_bits(k, 1) % 7);
+        SCOPED_TRACE(to_string(from[0]) + " " + to_string(from[1]) + " -> " + to_string(to[0]) + " " +
+                     to_string(to[1]));
+        std::int64_t const rows = 1 + static_cast<std::int64_t>(random_bits(k, 0) % 7),
+                           cols = 1 + static_cast<std::int64_t>(random_bits(k, 1) % 7);
         Cluster c = start(n0, n1, rows, cols, from);
         for (auto const& step : redistribute(from, to)) play(c, step);
         EXPECT_EQ(c.placements, to);
@@ -178,7 +194,8 @@ TEST(Redistribute, PlansGiveTheSlicesOfTheDefinition) {
 TEST(Redistribute, KnownPlans) {
   auto const plan = [](std::vector<Placement> const& from, std::vector<Placement> const& to) {
     std::string text;
-    for (auto const& s : redistribute(from, to)) text += std::to_string(s.axis) + ":" + std::string(to_string(s.transition)) + " ";
+    for (auto const& s : redistribute(from, to))
+      text += std::to_string(s.axis) + ":" + std::string(to_string(s.transition)) + " ";
     return text;
   };
   EXPECT_EQ(plan({Shard{0}}, {Shard{0}}), "");

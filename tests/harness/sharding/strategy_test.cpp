@@ -17,16 +17,19 @@ TEST(MegatronStrategy, ColumnsThenRows) {
   ParallelConfig p;
   p.tp = 2;
   Strategy const s = megatron_strategy(model(), p);
-  for (char const* role : {"attention.qkv", "mlp.up", "embedding.word", "head"}) EXPECT_TRUE(is_shard(s.weight(role), 0)) << role;
+  for (char const* role : {"attention.qkv", "mlp.up", "embedding.word", "head"})
+    EXPECT_TRUE(is_shard(s.weight(role), 0)) << role;
   for (char const* role : {"attention.out", "mlp.down"}) EXPECT_TRUE(is_shard(s.weight(role), 1)) << role;
-  for (char const* role : {"norm", "embedding.position", "moe.router"}) EXPECT_TRUE(is_replicate(s.weight(role))) << role;
+  for (char const* role : {"norm", "embedding.position", "moe.router"})
+    EXPECT_TRUE(is_replicate(s.weight(role))) << role;
   EXPECT_TRUE(is_replicate(s.block));
 }
 
 TEST(MegatronStrategy, BlockLayoutFollowsTheConfiguration) {
   ParallelConfig p;
   p.tp = 4;
-  EXPECT_EQ(std::get<Shard>(megatron_strategy(model(), p).weight("attention.qkv")).replicas, 2) << "two KV heads over four ranks";
+  EXPECT_EQ(std::get<Shard>(megatron_strategy(model(), p).weight("attention.qkv")).replicas, 2)
+      << "two KV heads over four ranks";
   p.sequence_parallel = true;
   EXPECT_EQ(megatron_strategy(model(), p).block, Placement{Shard{0}});
   p.sequence_parallel = false;
@@ -51,9 +54,12 @@ TEST(ParseStrategy, ReadsTheTable) {
 }
 
 TEST(ParseStrategy, RefusesInOneLineThatNamesTheFile) {
-  for (char const* text : {"", "- a", "weights: [", "colour: red", "weights: {nothing: {tp: shard(0)}}", "weights: {norm: {tp: shard(0)}}", "weights: {mlp.up: {dp: shard(0)}}",
-                           "weights: {mlp.up: {tp: shard(2)}}", "weights: {mlp.up: {tp: partial}}", "weights: {mlp.up: {tp: round}}", "weights: {mlp.up: shard(0)}", "weights: 3", "activations: {block: {tp: shard(1)}}",
-                           "activations: {other: {tp: replicate}}", "activations: 3", "name: {a: b}", "? [a]\n: b"}) {
+  for (char const* text :
+       {"", "- a", "weights: [", "colour: red", "weights: {nothing: {tp: shard(0)}}", "weights: {norm: {tp: shard(0)}}",
+        "weights: {mlp.up: {dp: shard(0)}}", "weights: {mlp.up: {tp: shard(2)}}", "weights: {mlp.up: {tp: partial}}",
+        "weights: {mlp.up: {tp: round}}", "weights: {mlp.up: shard(0)}", "weights: 3",
+        "activations: {block: {tp: shard(1)}}", "activations: {other: {tp: replicate}}", "activations: 3",
+        "name: {a: b}", "? [a]\n: b"}) {
     try {
       parse_strategy(text, "cut.yaml");
       ADD_FAILURE() << text << " was read";

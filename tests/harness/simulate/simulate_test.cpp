@@ -15,7 +15,8 @@ namespace {
 /// Fixed times by kind of op.
 class Fixed final : public DurationModel {
  public:
-  Fixed(double compute, double collective, double transfer) : compute_(compute), collective_(collective), transfer_(transfer) {}
+  Fixed(double compute, double collective, double transfer)
+      : compute_(compute), collective_(collective), transfer_(transfer) {}
   double compute_ms(StepProgram const&, Op const&, bool) const final { return compute_; }
   double collective_ms(StepProgram const&, Op const&) const final { return collective_; }
   double transfer_ms(StepProgram const&, Op const&) const final { return transfer_; }
@@ -54,7 +55,8 @@ TEST(Simulate, TensorParallelCollectivesAreMostlyExposed) {
   e.scope = Scope::layer;
   auto const programs = programs_of(e);
   auto const r = simulate(programs, Fixed(1, 5, 0));
-  auto const compute = static_cast<double>(ops_of(programs[0], true)), comm = static_cast<double>(ops_of(programs[0], false));
+  auto const compute = static_cast<double>(ops_of(programs[0], true)),
+             comm = static_cast<double>(ops_of(programs[0], false));
   EXPECT_DOUBLE_EQ(r.stages[0].compute_ms, compute);
   EXPECT_DOUBLE_EQ(r.stages[0].breakdown.comm_ms, 5 * comm);
   EXPECT_LE(r.step_ms, compute + 5 * comm);
@@ -102,7 +104,8 @@ TEST(Simulate, GradientBucketsHideBehindTheBackwardPass) {
 }
 
 TEST(Simulate, PartsMakeTheStepOnEveryStage) {
-  for (auto const schedule : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
+  for (auto const schedule :
+       {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
     Experiment const e = test::small_experiment(test::small_llama(4), test::cut(1, 2, 2, schedule));
     auto const r = simulate(programs_of(e), Fixed(1, 0.5, 0.25));
     for (StageTimeline const& s : r.stages) {
@@ -115,7 +118,8 @@ TEST(Simulate, PartsMakeTheStepOnEveryStage) {
         EXPECT_LE(s.spans[i].end_ms, r.step_ms + 1e-9);
       }
       std::vector<Span> compute;
-      std::copy_if(s.spans.begin(), s.spans.end(), std::back_inserter(compute), [](Span const& x) { return x.lane == Lane::compute; });
+      std::copy_if(s.spans.begin(), s.spans.end(), std::back_inserter(compute),
+                   [](Span const& x) { return x.lane == Lane::compute; });
       for (std::size_t i = 1; i < compute.size(); ++i) EXPECT_GE(compute[i].start_ms, compute[i - 1].end_ms);
     }
     auto const again = simulate(programs_of(e), Fixed(1, 0.5, 0.25));

@@ -200,7 +200,8 @@ struct Pieces {
 };
 
 AttentionTensor rows_from(AttentionTensor tensor, std::int64_t row, Dtype dtype) {
-  tensor.data = static_cast<std::byte*>(tensor.data) + row * tensor.row_stride * static_cast<std::int64_t>(bytes_of(dtype));
+  tensor.data =
+      static_cast<std::byte*>(tensor.data) + row * tensor.row_stride * static_cast<std::int64_t>(bytes_of(dtype));
   return tensor;
 }
 
@@ -214,10 +215,12 @@ AttentionShape pair_shape(Problem const& problem, Pieces const& pieces, std::int
 /// Forward in blocks: each block's output joins what its queries have so far.
 Forward forward_in_blocks(KernelSet const& kernels, Problem const& problem, Pieces const& pieces) {
   AttentionShape const& whole = problem.shape;
-  Forward result{Tensor(whole.dtype, problem.dout.count()), Tensor(Dtype::f32, whole.batch * whole.heads * whole.seq_q)};
+  Forward result{Tensor(whole.dtype, problem.dout.count()),
+                 Tensor(Dtype::f32, whole.batch * whole.heads * whole.seq_q)};
   for (std::int64_t q = 0; q < pieces.count; ++q)
     for (std::int64_t k = 0; k < pieces.count; ++k) {
-      Forward block{Tensor(whole.dtype, problem.dout.count()), Tensor(Dtype::f32, whole.batch * whole.heads * pieces.size())};
+      Forward block{Tensor(whole.dtype, problem.dout.count()),
+                    Tensor(Dtype::f32, whole.batch * whole.heads * pieces.size())};
       std::int64_t const q_row = pieces.begin(q) * whole.batch, k_row = pieces.begin(k) * whole.batch;
       AttentionForwardArgs args;
       args.shape = pair_shape(problem, pieces, q, k);
@@ -230,8 +233,16 @@ Forward forward_in_blocks(KernelSet const& kernels, Problem const& problem, Piec
       args.shape.statistic_stride = k == 0 ? whole.seq_q : 0;
       run(kernels.attention_forward, args);
       if (k == 0) continue;
-      AttentionMergeArgs merge{pieces.size(), whole.batch, whole.heads, whole.value_dim, out, args.out,
-                               result.log_sum_exp.floats() + pieces.begin(q), args.log_sum_exp, whole.seq_q, whole.dtype};
+      AttentionMergeArgs merge{pieces.size(),
+                               whole.batch,
+                               whole.heads,
+                               whole.value_dim,
+                               out,
+                               args.out,
+                               result.log_sum_exp.floats() + pieces.begin(q),
+                               args.log_sum_exp,
+                               whole.seq_q,
+                               whole.dtype};
       run(kernels.attention_merge, merge);
     }
   return result;
@@ -260,8 +271,9 @@ Backward backward_in_blocks(KernelSet const& kernels, Problem const& problem, Pi
 }
 
 TEST(Attention, BlocksMergeToTheWhole) {
-  for (Case const& c : {Case{"causal", 21, 21, 2, 4, 2, 8, 6}, Case{"window", 30, 30, 1, 2, 2, 8, 8, AttentionMask::causal, 7},
-                        Case{"not causal", 18, 18, 1, 2, 1, 8, 8, AttentionMask::none}})
+  for (Case const& c :
+       {Case{"causal", 21, 21, 2, 4, 2, 8, 6}, Case{"window", 30, 30, 1, 2, 2, 8, 8, AttentionMask::causal, 7},
+        Case{"not causal", 18, 18, 1, 2, 1, 8, 8, AttentionMask::none}})
     for (Dtype const dtype : storage_dtypes) {
       Problem const problem(c, dtype);
       Pieces const pieces{c.seq_q};

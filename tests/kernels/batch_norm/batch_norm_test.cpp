@@ -20,9 +20,8 @@ struct Problem {
         rstd(Dtype::f32, c) {}
   Tensor forward(KernelSet const& kernels) {
     Tensor y(dtype, x.count());
-    run(kernels.batch_norm_forward,
-        BatchNormForwardArgs{x.data(), weight.data(), bias.data(), y.data(), mean.floats(), rstd.floats(), rows, cols,
-                             1e-3f, dtype});
+    run(kernels.batch_norm_forward, BatchNormForwardArgs{x.data(), weight.data(), bias.data(), y.data(), mean.floats(),
+                                                         rstd.floats(), rows, cols, 1e-3f, dtype});
     return y;
   }
   Tensor backward(KernelSet const& kernels, Tensor& dweight, Tensor& dbias, bool accumulate) {
@@ -51,7 +50,8 @@ TEST(BatchNorm, HostEqualsReference) {
         Tensor dweight = Tensor::random(Dtype::f32, size.cols, 5), dbias = Tensor::random(Dtype::f32, size.cols, 6);
         Tensor dweight_expected = dweight.as(Dtype::f32), dbias_expected = dbias.as(Dtype::f32);
         EXPECT_TRUE(close(host.backward(host_kernels(), dweight, dbias, accumulate),
-                          reference.backward(reference_kernels(), dweight_expected, dbias_expected, accumulate), limit));
+                          reference.backward(reference_kernels(), dweight_expected, dbias_expected, accumulate),
+                          limit));
         EXPECT_TRUE(close(dweight, dweight_expected, tolerance(Dtype::f32, 16 * size.rows)));
         EXPECT_TRUE(close(dbias, dbias_expected, tolerance(Dtype::f32, 4 * size.rows)));
       }

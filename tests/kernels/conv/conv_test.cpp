@@ -41,8 +41,8 @@ struct Problem {
   }
   Tensor depthwise_backward(KernelSet const& kernels, Tensor& dweight, bool accumulate) const {
     Tensor dx(dtype, x.count());
-    run(kernels.depthwise_backward,
-        DepthwiseBackwardArgs{window, dy.data(), x.data(), weight.data(), dx.data(), dweight.floats(), accumulate, dtype});
+    run(kernels.depthwise_backward, DepthwiseBackwardArgs{window, dy.data(), x.data(), weight.data(), dx.data(),
+                                                          dweight.floats(), accumulate, dtype});
     return dx;
   }
 };
@@ -53,8 +53,8 @@ TEST(Conv, ColumnsEqualReference) {
       Problem const problem(window, dtype);
       Tensor const host = problem.im2col(host_kernels()), reference = problem.im2col(reference_kernels());
       for (std::int64_t i = 0; i < reference.count(); ++i) ASSERT_EQ(host.at(i), reference.at(i)) << i;
-      EXPECT_TRUE(close(problem.col2im(host_kernels()), problem.col2im(reference_kernels()),
-                        tolerance(dtype, window.taps())));
+      EXPECT_TRUE(
+          close(problem.col2im(host_kernels()), problem.col2im(reference_kernels()), tolerance(dtype, window.taps())));
     }
 }
 
@@ -101,7 +101,8 @@ TEST(Conv, PatchesAreSquaresOfTheImage) {
   Tensor x(Dtype::f32, 16), cols(Dtype::f32, 16);
   for (std::int64_t i = 0; i < 16; ++i) x.set(i, static_cast<double>(i));
   run(host_kernels().im2col, Im2colArgs{window, x.data(), cols.data(), Dtype::f32});
-  for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(cols.at(4 + i), (std::array<double, 4>{2, 3, 6, 7}[static_cast<std::size_t>(i)]));
+  for (std::int64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(cols.at(4 + i), (std::array<double, 4>{2, 3, 6, 7}[static_cast<std::size_t>(i)]));
 }
 
 }  // namespace

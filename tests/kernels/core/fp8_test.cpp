@@ -33,7 +33,8 @@ TEST(Fp8, RoundsToTheNearest) {
       for (int bits = 0; bits < 0x7f; ++bits) {
         float const candidate = fp8_to_float(static_cast<std::uint8_t>(bits), dtype);
         if (!std::isfinite(candidate)) continue;
-        float const distance = std::abs(candidate - value), least = std::abs(fp8_to_float(static_cast<std::uint8_t>(best), dtype) - value);
+        float const distance = std::abs(candidate - value),
+                    least = std::abs(fp8_to_float(static_cast<std::uint8_t>(best), dtype) - value);
         if (distance < least || (distance == least && bits % 2 == 0)) best = bits;
       }
       EXPECT_EQ(to_fp8(value, dtype), best) << value << ' ' << to_string(dtype);

@@ -77,7 +77,8 @@ TEST(CopyBlock, MovesIntegersAndRefusesToConvertThem) {
   std::vector<std::int32_t> to(4);
   run(host_kernels().copy_block, CopyBlockArgs{from.data(), to.data(), 2, 2, 2, 2, Dtype::i32, Dtype::i32});
   EXPECT_EQ(to[3], 4);
-  EXPECT_THROW(run(host_kernels().copy_block, CopyBlockArgs{from.data(), to.data(), 2, 2, 2, 2, Dtype::i32, Dtype::f32}), Error);
+  EXPECT_THROW(
+      run(host_kernels().copy_block, CopyBlockArgs{from.data(), to.data(), 2, 2, 2, 2, Dtype::i32, Dtype::f32}), Error);
 }
 
 TEST(SquareSum, HostEqualsReference) {

@@ -18,8 +18,7 @@ std::vector<std::int32_t> pick(KernelSet const& kernels, std::vector<Tensor> con
   for (Tensor const& shard : shards)
     for (std::int64_t i = 0; i < shard.count(); ++i) best.push_back(static_cast<float>(shard.at(i)));
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows), -1);
-  run(kernels.pick_token,
-      PickTokenArgs{best.data(), tokens.data(), static_cast<std::int64_t>(shards.size()), rows});
+  run(kernels.pick_token, PickTokenArgs{best.data(), tokens.data(), static_cast<std::int64_t>(shards.size()), rows});
   return tokens;
 }
 

@@ -31,7 +31,8 @@ struct Problem {
 
 TEST(LatentKeys, HostEqualsReference) {
   for (Dtype const dtype : storage_dtypes)
-    for (Problem const& p : {Problem(dtype, 5, 3, 7, 4, 3), Problem(dtype, 6, 2, 16, 8, 0), Problem(dtype, 1, 1, 8, 8, 8)}) {
+    for (Problem const& p :
+         {Problem(dtype, 5, 3, 7, 4, 3), Problem(dtype, 6, 2, 16, 8, 0), Problem(dtype, 1, 1, 8, 8, 8)}) {
       EXPECT_TRUE(close(p.join(host_kernels()), p.join(reference_kernels()), 0));
       auto const actual = p.split(host_kernels()), expected = p.split(reference_kernels());
       std::int64_t const gap = p.shape.rotary_stride - p.shape.rotary_dim;

@@ -46,8 +46,8 @@ struct Problem {
         dsum(Tensor::random(type, c.rows * c.x_stride(), 6)) {}
 
   Forward forward(KernelSet const& kernels) const {
-    Forward result{Tensor(dtype, dy.count()), Tensor(dtype, residual.count()),
-                   Tensor(Dtype::f32, c.rows * c.heads), Tensor(Dtype::f32, c.rows * c.heads)};
+    Forward result{Tensor(dtype, dy.count()), Tensor(dtype, residual.count()), Tensor(Dtype::f32, c.rows * c.heads),
+                   Tensor(Dtype::f32, c.rows * c.heads)};
     NormForwardArgs args;
     args.kind = c.kind;
     args.x = x.data();

@@ -26,7 +26,8 @@ struct Plan {
 };
 
 Plan plan_rows(KernelSet const& kernels, Ints const& indices, ExpertRowsArgs args) {
-  Plan p{Ints(indices.size() * static_cast<std::size_t>(args.copies), -7), Ints(static_cast<std::size_t>(args.experts * args.copies), -7)};
+  Plan p{Ints(indices.size() * static_cast<std::size_t>(args.copies), -7),
+         Ints(static_cast<std::size_t>(args.experts * args.copies), -7)};
   args.indices = indices.data();
   args.rows = p.rows.data(), args.counts = p.counts.data();
   args.tokens = static_cast<std::int64_t>(indices.size()) / args.top_k;
@@ -34,7 +35,8 @@ Plan plan_rows(KernelSet const& kernels, Ints const& indices, ExpertRowsArgs arg
   return p;
 }
 
-ExpertRowsArgs shape(std::int64_t top_k, std::int64_t experts, std::int64_t ranks, std::int64_t copies, std::int64_t capacity) {
+ExpertRowsArgs shape(std::int64_t top_k, std::int64_t experts, std::int64_t ranks, std::int64_t copies,
+                     std::int64_t capacity) {
   ExpertRowsArgs args;
   args.top_k = top_k, args.experts = experts, args.ranks = ranks, args.copies = copies, args.capacity = capacity;
   return args;
@@ -42,7 +44,8 @@ ExpertRowsArgs shape(std::int64_t top_k, std::int64_t experts, std::int64_t rank
 
 TEST(ExpertRows, HostEqualsReference) {
   for (std::int64_t const tokens : {0, 1, 37, 300})
-    for (ExpertRowsArgs args : {shape(1, 7, 1, 1, 0), shape(2, 7, 7, 1, 0), shape(2, 8, 2, 2, 0), shape(2, 8, 4, 1, 5), shape(2, 8, 2, 3, 9)}) {
+    for (ExpertRowsArgs args : {shape(1, 7, 1, 1, 0), shape(2, 7, 7, 1, 0), shape(2, 8, 2, 2, 0), shape(2, 8, 4, 1, 5),
+                                shape(2, 8, 2, 3, 9)}) {
       Ints const indices = choices(tokens, args.top_k, args.experts);
       EXPECT_EQ(plan_rows(host_kernels(), indices, args), plan_rows(reference_kernels(), indices, args));
       Ints const before(static_cast<std::size_t>(3 * args.experts), 2);
@@ -96,9 +99,12 @@ Moved move_all(KernelSet const& kernels, Plan const& plan, Tensor const& x, Tens
   std::int64_t const tokens = x.count() / cols, rows = plan.sorted();
   Dtype const dtype = x.dtype();
   Moved m{Tensor(dtype, rows * cols), Tensor(dtype, tokens * cols), Tensor(Dtype::f32, tokens * top_k)};
-  run(kernels.permute, PermuteArgs{x.data(), plan.rows.data(), weights.floats(), m.sorted.data(), tokens, top_k * copies, copies, cols, rows, dtype});
-  run(kernels.unpermute, UnpermuteArgs{m.sorted.data(), plan.rows.data(), weights.floats(), m.back.data(), tokens, top_k * copies, copies, cols, rows, dtype});
-  run(kernels.combine_weights, CombineWeightsArgs{x.data(), m.sorted.data(), plan.rows.data(), m.dweights.floats(), tokens, top_k * copies, copies, cols, rows, dtype});
+  run(kernels.permute, PermuteArgs{x.data(), plan.rows.data(), weights.floats(), m.sorted.data(), tokens,
+                                   top_k * copies, copies, cols, rows, dtype});
+  run(kernels.unpermute, UnpermuteArgs{m.sorted.data(), plan.rows.data(), weights.floats(), m.back.data(), tokens,
+                                       top_k * copies, copies, cols, rows, dtype});
+  run(kernels.combine_weights, CombineWeightsArgs{x.data(), m.sorted.data(), plan.rows.data(), m.dweights.floats(),
+                                                  tokens, top_k * copies, copies, cols, rows, dtype});
   return m;
 }
 
@@ -124,17 +130,21 @@ TEST(Permute, ThereAndBackIsTheSumOfTheCopies) {
   Tensor const x = Tensor::random(Dtype::f32, tokens * cols, 1);
   Tensor sorted(Dtype::f32, plan.sorted() * cols), back(Dtype::f32, tokens * cols);
   EXPECT_EQ(plan.sorted(), tokens * 2 * 2);
-  run(host_kernels().permute, PermuteArgs{x.data(), plan.rows.data(), nullptr, sorted.data(), tokens, 4, 2, cols, plan.sorted(), Dtype::f32});
-  run(host_kernels().unpermute, UnpermuteArgs{sorted.data(), plan.rows.data(), nullptr, back.data(), tokens, 4, 2, cols, plan.sorted(), Dtype::f32});
+  run(host_kernels().permute,
+      PermuteArgs{x.data(), plan.rows.data(), nullptr, sorted.data(), tokens, 4, 2, cols, plan.sorted(), Dtype::f32});
+  run(host_kernels().unpermute, UnpermuteArgs{sorted.data(), plan.rows.data(), nullptr, back.data(), tokens, 4, 2, cols,
+                                              plan.sorted(), Dtype::f32});
   for (std::int64_t i = 0; i < x.count(); ++i) EXPECT_EQ(back.at(i), 4 * x.at(i));
 }
 
 TEST(Permute, WithoutRowsItScalesEachToken) {
   Tensor const x = Tensor::random(Dtype::f32, 9 * 5, 1);
   Tensor weights = Tensor::random(Dtype::f32, 9, 2), y(Dtype::f32, 9 * 5), out = y, dots(Dtype::f32, 9);
-  run(host_kernels().unpermute, UnpermuteArgs{x.data(), nullptr, weights.floats(), y.data(), 9, 1, 1, 5, 9, Dtype::f32});
+  run(host_kernels().unpermute,
+      UnpermuteArgs{x.data(), nullptr, weights.floats(), y.data(), 9, 1, 1, 5, 9, Dtype::f32});
   run(host_kernels().permute, PermuteArgs{x.data(), nullptr, weights.floats(), out.data(), 9, 1, 1, 5, 9, Dtype::f32});
-  run(host_kernels().combine_weights, CombineWeightsArgs{x.data(), x.data(), nullptr, dots.floats(), 9, 1, 1, 5, 9, Dtype::f32});
+  run(host_kernels().combine_weights,
+      CombineWeightsArgs{x.data(), x.data(), nullptr, dots.floats(), 9, 1, 1, 5, 9, Dtype::f32});
   for (std::int64_t t = 0; t < 9; ++t) {
     double squares = 0;
     for (std::int64_t c = 0; c < 5; ++c) {
@@ -150,10 +160,14 @@ TEST(Permute, UnpermuteIsTheDerivativeOfPermute) {
   // <permute(x), r> = <x, unpermute(r)> for any r: each is the other's transpose, weights included.
   Plan const plan = plan_rows(host_kernels(), choices(20, 2, 8), shape(2, 8, 2, 1, 3));
   Tensor const x = Tensor::random(Dtype::f32, 20 * 4, 1), r = Tensor::random(Dtype::f32, plan.sorted() * 4, 2);
-  Tensor weights = Tensor::random(Dtype::f32, 40, 3), there(Dtype::f32, plan.sorted() * 4), back(Dtype::f32, 20 * 4), dots(Dtype::f32, 40);
-  run(host_kernels().permute, PermuteArgs{x.data(), plan.rows.data(), weights.floats(), there.data(), 20, 2, 1, 4, plan.sorted(), Dtype::f32});
-  run(host_kernels().unpermute, UnpermuteArgs{r.data(), plan.rows.data(), weights.floats(), back.data(), 20, 2, 1, 4, plan.sorted(), Dtype::f32});
-  run(host_kernels().combine_weights, CombineWeightsArgs{x.data(), r.data(), plan.rows.data(), dots.floats(), 20, 2, 1, 4, plan.sorted(), Dtype::f32});
+  Tensor weights = Tensor::random(Dtype::f32, 40, 3), there(Dtype::f32, plan.sorted() * 4), back(Dtype::f32, 20 * 4),
+         dots(Dtype::f32, 40);
+  run(host_kernels().permute,
+      PermuteArgs{x.data(), plan.rows.data(), weights.floats(), there.data(), 20, 2, 1, 4, plan.sorted(), Dtype::f32});
+  run(host_kernels().unpermute,
+      UnpermuteArgs{r.data(), plan.rows.data(), weights.floats(), back.data(), 20, 2, 1, 4, plan.sorted(), Dtype::f32});
+  run(host_kernels().combine_weights,
+      CombineWeightsArgs{x.data(), r.data(), plan.rows.data(), dots.floats(), 20, 2, 1, 4, plan.sorted(), Dtype::f32});
   EXPECT_LT(plan.sorted(), 40) << "some are dropped";
   EXPECT_NEAR(inner_product(there, r), inner_product(x, back), 1e-4);
   EXPECT_NEAR(inner_product(weights, dots), inner_product(x, back), 1e-4) << "linear in the weights too";

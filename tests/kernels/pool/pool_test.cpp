@@ -3,7 +3,8 @@
 namespace shardbench::test {
 namespace {
 
-constexpr WindowShape windows[] = {{5, 6, 2, 3, 5, 1, 2}, {4, 4, 1, 8, 5, 1, 2}, {6, 5, 3, 16, 2, 2, 0}, {3, 3, 0, 4, 5, 1, 2}};
+constexpr WindowShape windows[] = {
+    {5, 6, 2, 3, 5, 1, 2}, {4, 4, 1, 8, 5, 1, 2}, {6, 5, 3, 16, 2, 2, 0}, {3, 3, 0, 4, 5, 1, 2}};
 
 struct MaxPool {
   WindowShape window;
@@ -74,7 +75,8 @@ TEST(Upsample, HostEqualsReferenceAndBackwardIsTheTranspose) {
         return dx;
       };
       EXPECT_TRUE(close(forward(host_kernels()), forward(reference_kernels()), 0));
-      EXPECT_TRUE(close(backward(host_kernels()), backward(reference_kernels()), tolerance(dtype, s.factor * s.factor)));
+      EXPECT_TRUE(
+          close(backward(host_kernels()), backward(reference_kernels()), tolerance(dtype, s.factor * s.factor)));
       if (dtype == Dtype::f32) {
         EXPECT_NEAR(inner_product(forward(host_kernels()), dy), inner_product(x, backward(host_kernels())), 1e-4);
       }
@@ -88,7 +90,8 @@ TEST(PoolRows, ClassTokenAndMeanEqualReference) {
   for (Range const r : {Range{5, 2, 7, 0, 1}, Range{6, 3, 8, 0, 6}, Range{4, 1, 16, 1, 3}, Range{3, 0, 4, 0, 1}})
     for (Dtype const dtype : storage_dtypes) {
       float const scale = 1.0f / static_cast<float>(r.end - r.begin);
-      Tensor const x = Tensor::random(dtype, r.seq * r.batch * r.cols, 1), dy = Tensor::random(dtype, r.batch * r.cols, 2);
+      Tensor const x = Tensor::random(dtype, r.seq * r.batch * r.cols, 1),
+                   dy = Tensor::random(dtype, r.batch * r.cols, 2);
       auto const forward = [&](KernelSet const& kernels) {
         Tensor y(dtype, dy.count());
         run(kernels.pool_rows_forward,

@@ -16,9 +16,10 @@ struct Routed {
 Routed forward(KernelSet const& kernels, RouterRule const& rule, Tensor const& logits, float const* bias = nullptr,
                PrescribedChoice const& prescribed = {}) {
   std::int64_t const count = logits.count() / rule.experts;
-  Routed r{Tensor(Dtype::f32, count * rule.top_k), std::vector<std::int32_t>(static_cast<std::size_t>(count * rule.top_k), -1)};
-  RouterForwardArgs args{rule, prescribed, logits.data(), bias, r.weights.floats(), r.indices.data(), count,
-                         logits.dtype()};
+  Routed r{Tensor(Dtype::f32, count * rule.top_k),
+           std::vector<std::int32_t>(static_cast<std::size_t>(count * rule.top_k), -1)};
+  RouterForwardArgs args{rule,  prescribed,    logits.data(), bias, r.weights.floats(), r.indices.data(),
+                         count, logits.dtype()};
   run(kernels.router_forward, args);
   return r;
 }
@@ -26,8 +27,9 @@ Routed forward(KernelSet const& kernels, RouterRule const& rule, Tensor const& l
 Tensor backward(KernelSet const& kernels, RouterRule const& rule, Tensor const& logits,
                 std::vector<std::int32_t> const& indices, Tensor& dweights) {
   Tensor dlogits(logits.dtype(), logits.count());
-  RouterBackwardArgs args{rule, logits.data(), indices.data(), dweights.floats(), dlogits.data(),
-                          logits.count() / rule.experts, logits.dtype()};
+  RouterBackwardArgs args{
+      rule,          logits.data(), indices.data(), dweights.floats(), dlogits.data(), logits.count() / rule.experts,
+      logits.dtype()};
   run(kernels.router_backward, args);
   return dlogits;
 }
@@ -37,7 +39,14 @@ std::vector<RouterRule> rules() {
   return {{.experts = 8, .top_k = 2, .normalize = true},
           {.experts = 60, .top_k = 4},
           {.experts = 16, .top_k = 3, .groups = 4, .top_groups = 2, .scale = 16},
-          {.experts = 32, .top_k = 8, .sigmoid = true, .normalize = true, .groups = 8, .top_groups = 4, .group_best = 2, .scale = 2.5f},
+          {.experts = 32,
+           .top_k = 8,
+           .sigmoid = true,
+           .normalize = true,
+           .groups = 8,
+           .top_groups = 4,
+           .group_best = 2,
+           .scale = 2.5f},
           {.experts = 1, .top_k = 1, .sigmoid = true},
           {.experts = 130, .top_k = 5, .normalize = true}};
 }
