@@ -50,7 +50,7 @@ class Declaration {
       } else if (option->get_expected_max() > 1) {
         out.lists[name] = option->results();
       } else if (option->get_group() == experiment_group) {
-        out.fields.emplace_back(name, is_switch ? "true" : option->results().front());
+        out.fields.emplace_back(name, option->results().front());  // a switch's is "true" unless it says another
       } else if (!option->get_positional()) {
         out.options[name] = is_switch ? "true" : option->results().front();
       }

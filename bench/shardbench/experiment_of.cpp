@@ -4,12 +4,16 @@
 
 #include <cstdio>
 
+#include "harness/sharding/strategy.hpp"
+
 namespace shardbench {
 
 Experiment resolved_experiment(Arguments const& arguments) {
   Experiment e;
   for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
   resolve(e);
+  // Here, where one process speaks: the ranks of a job would each refuse it in their own words.
+  if (!e.parallel.strategy.empty()) static_cast<void>(read_strategy(e.parallel.strategy));
   return e;
 }
 

@@ -6,12 +6,24 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "harness/report/csv.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
+namespace {
+
+/// Whether a file begins as reports and their operations do.
+bool holds_rows(std::string const& path) {
+  std::ifstream file(path);
+  std::string header;
+  std::getline(file, header);
+  return header.starts_with("schema_version,") || header.starts_with("run_id,");
+}
+
+}  // namespace
 
 std::string ops_path(std::string const& path) {
   std::string const stem = path.ends_with(".csv") ? path.substr(0, path.size() - 4) : path;
@@ -24,9 +36,15 @@ void check_outputs(std::string const& path) {
   check_ops_writable(ops_path(path));
 }
 
-void check_text_file(std::string const& flag, std::string const& path) {
+void check_text_file(std::string const& flag, std::string const& path, std::string const& out) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  auto const same = [&](std::string const& rows) {
+    return fs::weakly_canonical(path, ignored) == fs::weakly_canonical(rows, ignored);
+  };
+  if (holds_rows(path) || (!out.empty() && (same(out) || same(ops_path(out)))))
+    throw InputError(
+        fmt::format("--{}: {} is a file of rows, which it would overwrite; allowed: another name", flag, path));
   fs::path const folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
   bool const exists = fs::exists(path, ignored);
   if (exists && !fs::is_regular_file(path, ignored))

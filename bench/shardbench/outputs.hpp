@@ -12,8 +12,9 @@ std::string ops_path(std::string const& path);
 /// Throws InputError unless rows can be appended to both files; an empty path is no file.
 void check_outputs(std::string const& path);
 
-/// Throws InputError unless a file can be made or overwritten at `path`.
-void check_text_file(std::string const& flag, std::string const& path);
+/// Throws InputError unless a file can be made or overwritten at `path`: not one that holds rows, nor one that rows are
+/// about to go to (`out` and its operations).
+void check_text_file(std::string const& flag, std::string const& path, std::string const& out = {});
 
 /// Appends the rows of operations, then the row; an empty path is no file.
 void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops);

@@ -56,7 +56,10 @@ std::string megatron_flags(Experiment const& e) {
   if (p.cp > 1) text += fmt::format(" --context-parallel-size {}", p.cp);
   if (p.ep > 1) text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {}", p.ep, p.etp);
   if (p.sequence_parallel) text += " --sequence-parallel";
-  if (p.tp_overlap != "none") text += " --tp-comm-overlap";
+  if (p.tp_overlap != "none")
+    text += p.sequence_parallel ? " --tp-comm-overlap" : " [no flag for overlap without sequence parallelism]";
+  if (std::int64_t const chunks = p.pp * p.vpp; e.model.layers % chunks != 0)
+    text += fmt::format(" [{} layers over {} chunks are uneven: an own pipeline layout]", e.model.layers, chunks);
   if (p.zero_stage == 1) text += " --use-distributed-optimizer";
   if (p.zero_stage > 1)
     text += fmt::format(" --use-megatron-fsdp --data-parallel-sharding-strategy {}",
@@ -84,6 +87,10 @@ std::string torchtitan_flags(Experiment const& e) {
   if (p.pp > 1)
     text += fmt::format(" {} --parallelism.pipeline_parallel_microbatch_size {}", torchtitan_schedule(p.schedule),
                         e.micro_batch);
+  if (std::int64_t const chunks = p.pp * p.vpp; p.vpp > 1)
+    text += e.model.layers % chunks == 0
+                ? fmt::format(" --parallelism.pipeline_parallel_layers_per_stage {}", e.model.layers / chunks)
+                : fmt::format(" [no option for {} layers over {} chunks]", e.model.layers, chunks);
   return text + fmt::format(
                     " --activation_checkpoint.mode {} --training.local_batch_size {} --training.global_batch_size {} "
                     "--training.seq_len {}",

@@ -51,6 +51,10 @@ std::string share_text(double ms, double best_ms) {
 void print_nothing_fits(PlanInput const& in, CountPlan const& plan, CostModel const& model) {
   PlanResult const& result = plan.plan.result;
   double const allowed = in.options.memory_share * model.system().device.memory_gb * 1e9;
+  if (result.least_memory_bytes <= allowed && !result.problem.empty()) {
+    fmt::print("nothing runs: what would fit has no program: {}\n", result.problem);
+    return;
+  }
   fmt::print("nothing fits: of {} costed points the smallest needs {} of {} a device ({})\n",
              grouped(static_cast<double>(result.costed)), bytes_text(result.least_memory_bytes), bytes_text(allowed),
              candidate_text(result.smallest));

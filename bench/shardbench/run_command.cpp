@@ -143,7 +143,7 @@ int run_command(Arguments const& arguments) {
   bool const launched = launched_as_job();
   if (!launched || speaks_for_job()) {
     check_outputs(arguments.option("out"));
-    if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"));
+    if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
   }
   if (launched || e.ranks == 1) return run_here(arguments, e);
   become(launch_of(e.ranks, arguments.mpirun_arguments, arguments.words));

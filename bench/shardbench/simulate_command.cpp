@@ -124,7 +124,7 @@ int simulate_command(Arguments const& arguments) {
   CostModel const model(load_system(system), load_stack(stack));
   Experiment const e = resolved_experiment(arguments);
   check_outputs(arguments.option("out"));
-  if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"));
+  if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
 
   Prediction const prediction = predict_step(e, model);
   MemoryFit const memory = memory_fit(prediction.programs, model.system(), model.stack());

@@ -6,6 +6,7 @@
 
 #include "bench/shardbench/outputs.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/sharding/strategy.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -61,6 +62,8 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
   for (Experiment& e : expand(spec.base, spec.axes)) {
     SweepPoint point;
     point.experiment = std::move(e);
+    if (!point.experiment.parallel.strategy.empty())
+      static_cast<void>(read_strategy(point.experiment.parallel.strategy));
     point.name = name_of(point.experiment, spec.axes);
     judge(point);
     point.command = start_row(point.experiment, Source::measured).command;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -37,7 +39,13 @@ PlanRequest request_for(Experiment const& base, std::int64_t devices, PlanDemand
   request.base = base;
   request.devices = devices;
   request.axes = default_axes(base, devices);
-  for (std::string const& demand : demands.fix) fix_axis(request.axes, demand);
+  std::set<std::string> fixed;
+  for (std::string const& demand : demands.fix) {
+    fix_axis(request.axes, demand);
+    std::string const axis = demand.substr(0, demand.find('='));
+    if (!fixed.insert(axis).second)
+      throw InputError(fmt::format("--fix: {} is fixed twice; allowed: once, as {}=VALUE|VALUE", axis, axis));
+  }
   for (std::string const& demand : demands.exclude) exclude_from_axis(request.axes, demand);
   return request;
 }

@@ -49,6 +49,14 @@ class Watched {
     return all.points();
   }
 
+  /// The smallest of each class, smallest first.
+  std::vector<ScreenedPoint> smallest() const {
+    std::vector<ScreenedPoint> small;
+    for (auto const& [name, points] : classes_) small.push_back(points.front.points().back());
+    std::ranges::stable_sort(small, {}, [](ScreenedPoint const& s) { return s.cost.memory_bytes; });
+    return small;
+  }
+
   /// The fastest of each class that cuts the model, fastest first.
   std::vector<ScreenedPoint> model_cuts() const {
     std::vector<ScreenedPoint> cuts;
@@ -112,8 +120,11 @@ void order_by_memory(PlanResult& result, PlanRequest const& request, CostModel c
                      Watched const& screened) {
   std::vector<ScreenedPoint> small = screened.front(request);
   std::ranges::reverse(small);
+  if (small.size() > options.top) small.resize(options.top);
+  // Closed forms of memory are rougher for some classes than for others: the least of each is looked at.
+  for (ScreenedPoint const& s : screened.smallest()) small.push_back(s);
   for (ScreenedPoint const& s : small) {
-    if (result.best.size() >= 2 * options.top) break;
+    if (std::ranges::any_of(result.best, [&](PlannedPoint const& p) { return p.candidate == s.candidate; })) continue;
     if (std::optional<PlannedPoint> point = closer(request, model, options, s))
       result.best.push_back(std::move(*point));
   }

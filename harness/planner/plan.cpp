@@ -1,7 +1,10 @@
 #include "harness/planner/plan.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "harness/planner/worker_threads.hpp"
 #include "kernels/core/error.hpp"
@@ -42,6 +45,38 @@ class Fastest {
   std::vector<Screened> kept_;
 };
 
+/// What the closed forms may be wrong about together.
+using ScreeningClass = std::tuple<ScheduleKind, std::int8_t, bool>;
+ScreeningClass class_of(Candidate const& c) { return {c.schedule, c.zero_stage, c.tp_overlap}; }
+
+/// The fastest few of all, and of each class.
+class Kept {
+ public:
+  explicit Kept(std::size_t room) : all_(room) {}
+  void add(Candidate const& c, PlanCost const& cost) {
+    add_to(all_, c, cost);
+    auto const [at, fresh] = classes_.try_emplace(class_of(c), room_of_class);
+    add_to(at->second, c, cost);
+  }
+  /// Each once, those of all first.
+  std::vector<Screened> candidates() const {
+    std::vector<Screened> every = all_.kept();
+    for (auto const& [name, fastest] : classes_)
+      for (Screened const& s : fastest.kept())
+        if (std::ranges::none_of(every, [&](Screened const& other) { return other.candidate == s.candidate; }))
+          every.push_back(s);
+    return every;
+  }
+
+ private:
+  static constexpr std::size_t room_of_class = 12;
+  static void add_to(Fastest& fastest, Candidate const& c, PlanCost const& cost) {
+    if (fastest.takes(cost.step_ms) && !fastest.has_twin(c, cost.step_ms)) fastest.add({c, cost});
+  }
+  Fastest all_;
+  std::map<ScreeningClass, Fastest> classes_;
+};
+
 double allowed_bytes(CostModel const& model, PlanOptions const& options) {
   return options.memory_share * model.system().device.memory_gb * 1e9;
 }
@@ -71,35 +106,80 @@ PlannedPoint look(PlanRequest const& request, CostModel const& model, Candidate 
 /// Candidates that are simulated side by side, whatever the number of cores.
 constexpr std::size_t side_by_side = 4;
 
-/// Simulates the kept candidates, fastest by the closed forms first, until the rest cannot win.
-void simulate_fastest(PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-                      std::vector<Screened> const& kept, PlanResult& result) {
-  double const allowed = allowed_bytes(model, options);
-  double best_ms = 0;
-  std::vector<std::optional<PlannedPoint>> looks(kept.size());
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    // Closed forms leave out what gets in each other's way: once they alone are slower than a simulated step, what
-    // follows cannot win.
-    bool const enough = result.best.size() >= std::max(options.top, options.simulated);
-    if (enough && kept[i].cost.step_ms > best_ms) return;
-    if (i % side_by_side == 0)
+/// Simulates candidates, the fastest first, until the rest cannot win. What the closed forms leave out is much the same
+/// within a class, so each simulated step corrects the order of those of its class that are left: one class that is
+/// told too fast does not keep the others from being looked at.
+class Search {
+ public:
+  Search(PlanRequest const& request, CostModel const& model, PlanOptions const& options,
+         std::vector<Screened> candidates)
+      : request_(request), model_(model), options_(options), left_(std::move(candidates)) {}
+
+  void run(PlanResult& result) {
+    double const allowed = allowed_bytes(model_, options_);
+    double best_ms = 0;
+    while (!left_.empty()) {
+      std::vector<Screened> const now = take_fastest(result.best.size() >= std::max(options_.top, options_.simulated)
+                                                         ? best_ms
+                                                         : std::numeric_limits<double>::infinity());
+      if (now.empty()) return;
+      std::vector<std::optional<PlannedPoint>> looks(now.size());
+      std::vector<std::string> problems(now.size());
       for_each_of(
-          std::min(side_by_side, kept.size() - i),
+          now.size(),
           [&](std::size_t k, CostModel const& mine) {
             try {
-              looks[i + k] = look(request, mine, kept[i + k].candidate, false);
-            } catch (IllegalConfig const&) {  // a rule of the whole program that its layers alone do not show
+              looks[k] = look(request_, mine, now[k].candidate, false);
+            } catch (IllegalConfig const& refusal) {  // a rule of the whole program that its layers alone do not show
+              problems[k] = refusal.what();
             }
           },
-          model);
-    if (!looks[i]) ++result.no_program;
-    if (!looks[i] || looks[i]->memory.needed_bytes > allowed) continue;
-    result.best.push_back(std::move(*looks[i]));
-    result.best.back().screened = kept[i].cost;
-    double const ms = result.best.back().step_ms;
-    best_ms = best_ms == 0 ? ms : std::min(best_ms, ms);
+          model_);
+      for (std::size_t k = 0; k < now.size(); ++k) {
+        if (!looks[k]) {
+          ++result.no_program;
+          if (result.problem.empty()) result.problem = problems[k];
+          continue;
+        }
+        learn(now[k], looks[k]->step_ms);
+        if (looks[k]->memory.needed_bytes > allowed) continue;
+        double const ms = looks[k]->step_ms;
+        best_ms = best_ms == 0 ? ms : std::min(best_ms, ms);
+        result.best.push_back(std::move(*looks[k]));
+        result.best.back().screened = now[k].cost;
+      }
+    }
   }
-}
+
+ private:
+  double expected_ms(Screened const& s) const {
+    auto const known = ratio_.find(class_of(s.candidate));
+    return s.cost.step_ms * (known == ratio_.end() ? unseen_ratio : known->second);
+  }
+  /// The few that are expected to be fastest, none of them slower than `limit_ms`; they are no longer left.
+  std::vector<Screened> take_fastest(double limit_ms) {
+    std::ranges::stable_sort(left_, {}, [&](Screened const& s) { return expected_ms(s); });
+    std::size_t count = 0;
+    while (count < std::min(side_by_side, left_.size()) && expected_ms(left_[count]) <= limit_ms) ++count;
+    auto const end = left_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::vector<Screened> taken(left_.begin(), end);
+    left_.erase(left_.begin(), end);
+    return taken;
+  }
+  void learn(Screened const& s, double simulated_ms) {
+    double const ratio = simulated_ms / s.cost.step_ms;
+    auto const [at, fresh] = ratio_.try_emplace(class_of(s.candidate), ratio);
+    if (!fresh) at->second = std::min(at->second, ratio);
+  }
+
+  PlanRequest const& request_;
+  CostModel const& model_;
+  PlanOptions const& options_;
+  std::vector<Screened> left_;
+  /// A class that was never simulated may be that much faster than told: one look each settles it.
+  static constexpr double unseen_ratio = 0.9;
+  std::map<ScreeningClass, double> ratio_;  ///< least simulated over screened time seen
+};
 
 }  // namespace
 
@@ -113,7 +193,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   PlanCoster coster(request, model);
   coster.prepare();
   double const allowed = allowed_bytes(model, options);
-  Fastest fastest(spare_factor * std::max(options.top, options.simulated));
+  Kept kept(spare_factor * std::max(options.top, options.simulated));
   result.space = for_each_candidate(request, [&](Candidate const& c) {
     PlanCost const* const cost = coster.cost(c);
     if (!cost) {
@@ -129,7 +209,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
       return;
     }
     if (options.watch) options.watch(c, *cost);
-    if (fastest.takes(cost->step_ms) && !fastest.has_twin(c, cost->step_ms)) fastest.add({c, *cost});
+    kept.add(c, *cost);
   });
   result.layer_keys = coster.layer_keys();
   if (result.space.legal == 0)
@@ -137,7 +217,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
         "plan: no legal configuration: the devices, batch and demands (--fix, --exclude) leave nothing; "
         "allowed: other demands, or a device count and batch with more divisors");
   if (result.costed == 0) throw InputError("plan: no configuration of these demands has a program: " + problem);
-  simulate_fastest(request, model, options, fastest.kept(), result);
+  Search(request, model, options, kept.candidates()).run(result);
   order(result.best, options.top);
   for_each_of(
       result.best.size(),

@@ -27,6 +27,7 @@ struct PlanResult {
   std::int64_t too_big = 0;        ///< of these, more memory than allowed
   std::int64_t no_program = 0;     ///< legal, but nothing lowers it
   std::size_t layer_keys = 0;      ///< different layer costs that were needed
+  std::string problem;             ///< why the first of these has none, where a closer look found it
   double least_memory_bytes = 0;   ///< of the smallest candidate, fits or not
   Candidate smallest;              ///< that candidate
   std::vector<PlannedPoint> best;  ///< fastest first; empty when nothing fits

@@ -154,39 +154,43 @@ void PlanCoster::add_pipeline(Candidate const& c, StageTotals const& t, double m
 }
 
 void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double m) {
-  SoftwareStack const& stack = model_.stack();
-  std::int64_t const inner = c.tp, n = static_cast<std::int64_t>(c.dp) * c.cp;
+  std::int64_t const n = static_cast<std::int64_t>(c.dp) * c.cp;
   double const copies = c.schedule == ScheduleKind::dualpipe ? 2 : 1;
   double const shards = c.zero_stage > 0 ? static_cast<double>(n) : 1;
   double const expert_ranks = static_cast<double>(n * c.tp) / (c.ep * c.etp);
   double const mine =
       copies * (t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1));
   cost_.optimizer_ms = mine * layer_->optimizer_ms_per_parameter;
-  if (n == 1) return;
-  double const parameters = copies * t.most_parameters;
+  double const bytes_each = static_cast<double>(bytes_of(request_.base.precision));
+  // Experts are copied over fewer ranks, those of other experts between them.
+  cost_.reduction_ms = reduction_ms(c, t, m, copies * t.most_parameters, bytes_each, c.tp, n) +
+                       reduction_ms(c, t, m, copies * t.most_expert_parameters, bytes_each,
+                                    static_cast<std::int64_t>(c.ep) * c.etp, std::llround(expert_ranks));
+}
+
+double PlanCoster::reduction_ms(Candidate const& c, StageTotals const& t, double m, double parameters,
+                                double weight_bytes, std::int64_t stride, std::int64_t ranks) {
+  if (ranks <= 1 || parameters == 0) return 0;
+  SoftwareStack const& stack = model_.stack();
   double const gradients = parameters * stack.gradient_bytes;
-  double const weights = parameters * static_cast<double>(bytes_of(request_.base.precision));
+  double const weights = parameters * weight_bytes;
   auto const parts = static_cast<std::int64_t>(std::max(1.0, std::ceil(gradients / (1e6 * request_.base.bucket_mb))));
   // The last bucket has no backward left to hide behind.
   auto const exposed = [&](double whole, bool hidden, double behind) {
     return hidden ? std::max(whole / static_cast<double>(parts), whole - behind) : whole;
   };
-  if (c.zero_stage == 0) {
-    cost_.reduction_ms =
-        exposed(collective_ms(OpKind::all_reduce, gradients, inner, n, parts), stack.dp_overlap, t.slowest_backward_ms);
-    return;
-  }
-  double const scatter = collective_ms(OpKind::reduce_scatter, gradients, inner, n, parts);
-  double const gather = collective_ms(OpKind::all_gather, weights, inner, n, parts);
+  if (c.zero_stage == 0)
+    return exposed(collective_ms(OpKind::all_reduce, gradients, stride, ranks, parts), stack.dp_overlap,
+                   t.slowest_backward_ms);
+  double const scatter = collective_ms(OpKind::reduce_scatter, gradients, stride, ranks, parts);
+  double const gather = collective_ms(OpKind::all_gather, weights, stride, ranks, parts);
   if (c.zero_stage < 3) {
     // From ZeRO 2 on every microbatch's gradient is cut.
     bool const each = c.zero_stage == 2;
-    cost_.reduction_ms = (each ? m : 1) * exposed(scatter, each || stack.dp_overlap, t.slowest_backward_ms) +
-                         exposed(gather, stack.gather_with_forward, t.slowest_forward_ms);
-    return;
+    return (each ? m : 1) * exposed(scatter, each || stack.dp_overlap, t.slowest_backward_ms) +
+           exposed(gather, stack.gather_with_forward, t.slowest_forward_ms);
   }
-  cost_.reduction_ms =
-      m * (exposed(gather, true, t.slowest_forward_ms) + exposed(gather + scatter, true, t.slowest_backward_ms));
+  return m * (exposed(gather, true, t.slowest_forward_ms) + exposed(gather + scatter, true, t.slowest_backward_ms));
 }
 
 double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, double m) const {

@@ -49,6 +49,8 @@ class PlanCoster {
   PieceCost stage_cost(Stage const& stage) const;
   void add_pipeline(Candidate const& c, StageTotals const& t, double microbatches);
   void add_reductions(Candidate const& c, StageTotals const& t, double microbatches);
+  double reduction_ms(Candidate const& c, StageTotals const& t, double microbatches, double parameters,
+                      double weight_bytes, std::int64_t stride, std::int64_t ranks);
   double memory(Candidate const& c, std::vector<Stage> const& stages, double microbatches) const;
   double message_ms(std::int64_t stride, std::int64_t tp, double bytes);
   double collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks, std::int64_t parts);
