@@ -79,6 +79,24 @@ class BadInput(CliTest):
         with open(self.path("other.csv"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "not,our,header\n")
 
+    def test_a_trace_never_overwrites_rows(self):
+        rows = self.path("rows.csv")
+        self.call("run", *self.model, "--max-iterations", "2", "--warmup", "1", "--out", rows)
+        with open(rows, encoding="utf-8") as file:
+            before = file.read()
+        for trace in (rows, self.path("rows_ops.csv")):
+            self.check(["run", *self.model, "--trace", trace], "--trace", trace)
+            self.check(["simulate", *self.model, "--system", "h100-sxm", "--trace", trace], "--trace", trace)
+        for trace in ("new.csv", "new_ops.csv"):  # not there yet, and about to be
+            self.check(["run", *self.model, "--out", self.path("new.csv"), "--trace", self.path(trace)], "--trace")
+        with open(rows, encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
+
+    def test_strategy_files_are_refused_once(self):
+        for command in ("run", "sweep", "describe"):
+            self.check([command, *self.model, "--tp", "2", "--strategy", self.path("none.yaml")], "none.yaml")
+            self.check([command, *self.model, "--tp", "2", "--strategy", self.write("s.yaml", "weighs: {}\n")], "weighs")
+
     def test_nothing_is_made_by_a_refused_run(self):
         self.refused("run", *self.model, "--tp", "3", "--out", self.path("none.csv"))
         self.assertFalse(os.path.exists(self.path("none.csv")))

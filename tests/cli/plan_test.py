@@ -102,6 +102,15 @@ class Plan(CliTest):
             rest = [w for i, w in enumerate(SMALL) if w != words[0] and SMALL[i - 1] != words[0]]
             self.assertIn(words[0].strip("-") if words[0] != "--fix" else "-", self.refused("plan", *rest, *words))
 
+    def test_more_choice_is_never_slower(self):
+        """A class of cuts whose closed form is far too fast must not hide the others (it did: ZeRO 2 with experts)."""
+        words = ["plan", "--model", "mixtral-8x7b", "--system", "h100-sxm", "--stack", "te-2025", "--gpus", "64",
+                 "--global-batch", "256", "--seq", "4096", "--top", "1", "--json"]
+        (whole,) = json.loads(self.call(*words))
+        for fixed in ("zero=1", "schedule=interleaved"):
+            (part,) = json.loads(self.call(*words, "--fix", fixed))
+            self.assertLessEqual(whole["step_ms_p50"], part["step_ms_p50"] * 1.0001, fixed)
+
     def test_impossible_demands_are_named(self):
         self.assertIn("--fix tp=3: leaves no legal cut", self.refused("plan", *SMALL, "--fix", "pp=2,tp=3"))
         self.assertIn("--fix tp=8 and --fix pp=8: together", self.refused("plan", *SMALL, "--fix", "tp=8,pp=8"))
