@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "harness/comm/launch_env.hpp"
-#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "harness/comm/communicator.hpp"
-#include "harness/comm/rendezvous.hpp"
+#include "harness/comm/launch_env.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

@@ -50,7 +50,7 @@ std::string share_text(double ms, double best_ms) {
 
 void print_nothing_fits(PlanInput const& in, CountPlan const& plan, CostModel const& model) {
   PlanResult const& result = plan.plan.result;
-  double const allowed = in.options.memory_share * model.system().device.memory_gb * 1e9;
+  double const allowed = allowed_bytes(model, in.options.memory_share);
   if (result.least_memory_bytes <= allowed && !result.problem.empty()) {
     fmt::print("nothing runs: what would fit has no program: {}\n", result.problem);
     return;

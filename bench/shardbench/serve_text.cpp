@@ -74,7 +74,7 @@ void print_more_devices(PlanInput const& in, ServeRequest request, CostModel con
 
 void print_nothing(PlanInput const& in, ServeRequest const& request, ServeResult const& result,
                    CostModel const& model) {
-  double const allowed = in.options.memory_share * model.system().device.memory_gb * 1e9;
+  double const allowed = allowed_bytes(model, in.options.memory_share);
   if (result.too_slow == 0) {
     fmt::print("nothing fits: the smallest, {}, needs {} of {} a device\n", serve_text(result.smallest),
                bytes_text(result.least_memory_bytes), bytes_text(allowed));

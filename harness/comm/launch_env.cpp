@@ -8,7 +8,6 @@
 #include <optional>
 #include <string_view>
 
-#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/comm/rendezvous.hpp"
+#include "harness/comm/launch_env.hpp"
 
 namespace shardbench {
 

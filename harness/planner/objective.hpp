@@ -26,11 +26,6 @@ struct PlanScore {
 /// For each point, whether no other is as good in everything and better in something.
 std::vector<bool> pareto_front(std::span<PlanScore const> points);
 
-struct ScreenedPoint {
-  Candidate candidate;
-  PlanCost cost;
-};
-
 /// The front of time and memory of all candidates it has seen, by the closed forms; one device count, so that cost goes
 /// with time. Equals keep the one seen first.
 class ScreenedFront {

@@ -15,34 +15,29 @@ namespace {
 /// Candidates kept for each that is simulated: some turn out to have no program or not to fit after all.
 constexpr std::size_t spare_factor = 8;
 
-struct Screened {
-  Candidate candidate;
-  PlanCost cost;
-};
-
 /// The fastest few, in order of time and, among equals, of the enumeration.
 class Fastest {
  public:
   explicit Fastest(std::size_t room) : room_(room) {}
   /// The same cut with another ZeRO stage and no other time is no other answer: the first, least sharded one stays.
   bool has_twin(Candidate c, double step_ms) const {
-    return std::ranges::any_of(kept_, [&](Screened const& k) {
+    return std::ranges::any_of(kept_, [&](ScreenedPoint const& k) {
       c.zero_stage = k.candidate.zero_stage;
       return k.cost.step_ms == step_ms && k.candidate == c;
     });
   }
   bool takes(double step_ms) const { return kept_.size() < room_ || step_ms < kept_.back().cost.step_ms; }
-  void add(Screened const& s) {
+  void add(ScreenedPoint const& s) {
     auto const at =
-        std::ranges::upper_bound(kept_, s.cost.step_ms, {}, [](Screened const& k) { return k.cost.step_ms; });
+        std::ranges::upper_bound(kept_, s.cost.step_ms, {}, [](ScreenedPoint const& k) { return k.cost.step_ms; });
     kept_.insert(at, s);
     if (kept_.size() > room_) kept_.pop_back();
   }
-  std::vector<Screened> const& kept() const { return kept_; }
+  std::vector<ScreenedPoint> const& kept() const { return kept_; }
 
  private:
   std::size_t room_;
-  std::vector<Screened> kept_;
+  std::vector<ScreenedPoint> kept_;
 };
 
 /// What the closed forms may be wrong about together.
@@ -59,11 +54,11 @@ class Kept {
     add_to(at->second, c, cost);
   }
   /// Each once, those of all first.
-  std::vector<Screened> candidates() const {
-    std::vector<Screened> every = all_.kept();
+  std::vector<ScreenedPoint> candidates() const {
+    std::vector<ScreenedPoint> every = all_.kept();
     for (auto const& [name, fastest] : classes_)
-      for (Screened const& s : fastest.kept())
-        if (std::ranges::none_of(every, [&](Screened const& other) { return other.candidate == s.candidate; }))
+      for (ScreenedPoint const& s : fastest.kept())
+        if (std::ranges::none_of(every, [&](ScreenedPoint const& other) { return other.candidate == s.candidate; }))
           every.push_back(s);
     return every;
   }
@@ -77,18 +72,10 @@ class Kept {
   std::map<ScreeningClass, Fastest> classes_;
 };
 
-double allowed_bytes(CostModel const& model, PlanOptions const& options) {
-  return options.memory_share * model.system().device.memory_gb * 1e9;
-}
-
 void order(std::vector<PlannedPoint>& points, std::size_t top) {
   std::ranges::stable_sort(points, {}, &PlannedPoint::step_ms);
   if (points.size() > top) points.erase(points.begin() + static_cast<std::ptrdiff_t>(top), points.end());
 }
-
-}  // namespace
-
-namespace {
 
 /// Simulates a candidate; without spans there is no breakdown, and the programs are not kept either.
 PlannedPoint look(PlanRequest const& request, CostModel const& model, Candidate const& candidate, bool spans) {
@@ -112,16 +99,16 @@ constexpr std::size_t side_by_side = 4;
 class Search {
  public:
   Search(PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-         std::vector<Screened> candidates)
+         std::vector<ScreenedPoint> candidates)
       : request_(request), model_(model), options_(options), left_(std::move(candidates)) {}
 
   void run(PlanResult& result) {
-    double const allowed = allowed_bytes(model_, options_);
+    double const allowed = allowed_bytes(model_, options_.memory_share);
     double best_ms = 0;
     while (!left_.empty()) {
-      std::vector<Screened> const now = take_fastest(result.best.size() >= std::max(options_.top, options_.simulated)
-                                                         ? best_ms
-                                                         : std::numeric_limits<double>::infinity());
+      std::vector<ScreenedPoint> const now = take_fastest(
+          result.best.size() >= std::max(options_.top, options_.simulated) ? best_ms
+                                                                           : std::numeric_limits<double>::infinity());
       if (now.empty()) return;
       std::vector<std::optional<PlannedPoint>> looks(now.size());
       std::vector<std::string> problems(now.size());
@@ -152,21 +139,21 @@ class Search {
   }
 
  private:
-  double expected_ms(Screened const& s) const {
+  double expected_ms(ScreenedPoint const& s) const {
     auto const known = ratio_.find(class_of(s.candidate));
     return s.cost.step_ms * (known == ratio_.end() ? unseen_ratio : known->second);
   }
   /// The few that are expected to be fastest, none of them slower than `limit_ms`; they are no longer left.
-  std::vector<Screened> take_fastest(double limit_ms) {
-    std::ranges::stable_sort(left_, {}, [&](Screened const& s) { return expected_ms(s); });
+  std::vector<ScreenedPoint> take_fastest(double limit_ms) {
+    std::ranges::stable_sort(left_, {}, [&](ScreenedPoint const& s) { return expected_ms(s); });
     std::size_t count = 0;
     while (count < std::min(side_by_side, left_.size()) && expected_ms(left_[count]) <= limit_ms) ++count;
     auto const end = left_.begin() + static_cast<std::ptrdiff_t>(count);
-    std::vector<Screened> taken(left_.begin(), end);
+    std::vector<ScreenedPoint> taken(left_.begin(), end);
     left_.erase(left_.begin(), end);
     return taken;
   }
-  void learn(Screened const& s, double simulated_ms) {
+  void learn(ScreenedPoint const& s, double simulated_ms) {
     double const ratio = simulated_ms / s.cost.step_ms;
     auto const [at, fresh] = ratio_.try_emplace(class_of(s.candidate), ratio);
     if (!fresh) at->second = std::min(at->second, ratio);
@@ -175,13 +162,15 @@ class Search {
   PlanRequest const& request_;
   CostModel const& model_;
   PlanOptions const& options_;
-  std::vector<Screened> left_;
+  std::vector<ScreenedPoint> left_;
   /// A class that was never simulated may be that much faster than told: one look each settles it.
   static constexpr double unseen_ratio = 0.9;
   std::map<ScreeningClass, double> ratio_;  ///< least simulated over screened time seen
 };
 
 }  // namespace
+
+double allowed_bytes(CostModel const& model, double share) { return share * model.system().device.memory_gb * 1e9; }
 
 PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Candidate const& candidate) {
   return look(request, model, candidate, true);
@@ -192,7 +181,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   std::string problem;
   PlanCoster coster(request, model);
   coster.prepare();
-  double const allowed = allowed_bytes(model, options);
+  double const allowed = allowed_bytes(model, options.memory_share);
   Kept kept(spare_factor * std::max(options.top, options.simulated));
   result.space = for_each_candidate(request, [&](Candidate const& c) {
     PlanCost const* const cost = coster.cost(c);

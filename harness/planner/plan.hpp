@@ -8,6 +8,15 @@
 
 namespace shardbench {
 
+/// A candidate and its closed forms.
+struct ScreenedPoint {
+  Candidate candidate;
+  PlanCost cost;
+};
+
+/// Bytes of a device that may be planned for. `share`: of its memory.
+double allowed_bytes(CostModel const& model, double share);
+
 /// A candidate that was looked at closely.
 struct PlannedPoint {
   Candidate candidate;

@@ -215,7 +215,7 @@ ServedPoint look_closer(ServeRequest const& request, CostModel const& model, Ser
 ServeResult plan_serving(ServeRequest const& request, CostModel const& model, PlanOptions const& options,
                          Objective objective) {
   check_demands(request.demands);
-  double const allowed = options.memory_share * model.system().device.memory_gb * 1e9;
+  double const allowed = allowed_bytes(model, options.memory_share);
   ServeSearch search(request, model, allowed, objective);
   search.run();
   ServeResult result = std::move(search.result);

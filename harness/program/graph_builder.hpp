@@ -378,8 +378,8 @@ class GraphBuilder {
   Layout block_{};
   std::int64_t overlap_chunks_ = 1;  ///< above 1: tp products and collectives in pieces
   std::map<TensorId, std::vector<TensorRef>> pieces_;
-  std::int64_t streams_ = 1;  ///< residual streams that lie side by side in a row
-  std::deque<ValueState> values_;  ///< a deque: layouts of values are passed on by reference while values are added
+  std::int64_t streams_ = 1;       ///< residual streams that lie side by side in a row
+  std::deque<ValueState> values_;  ///< a deque: layouts are passed on by reference while values are added
   std::vector<std::pair<std::int32_t, std::function<void()>>> tape_;  ///< layer, step
   std::vector<Op> forward_, backward_;
   std::vector<Op>* out_ = nullptr;
@@ -387,8 +387,7 @@ class GraphBuilder {
   BackwardPart part_ = BackwardPart::input;
   FlopClass flop_class_ = FlopClass::model;
   bool core_ = false;  ///< ops made now belong to the attention core
-  std::int32_t chunk_ = 0;
-  std::int32_t layer_ = -1;
+  std::int32_t chunk_ = 0, layer_ = -1;
   std::vector<bool> gradient_written_;  ///< by parameter, in the chunk being built
   std::map<std::string, std::int32_t> parameter_by_name_;
   std::map<std::tuple<std::string, std::string, OpKind, Axis>, std::int32_t> label_ids_;

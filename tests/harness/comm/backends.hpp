@@ -9,7 +9,7 @@
 #include <string>
 
 #include "harness/comm/communicator.hpp"
-#include "harness/comm/rendezvous.hpp"
+#include "harness/comm/launch_env.hpp"
 #include "kernels/core/stream_host.hpp"
 
 namespace shardbench::test {

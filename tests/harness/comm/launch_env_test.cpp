@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "harness/comm/rendezvous.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

@@ -10,24 +10,10 @@
 #include "harness/planner/explain.hpp"
 #include "harness/planner/what_if.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/planner/planned_models.hpp"
 
-namespace shardbench {
+namespace shardbench::test {
 namespace {
-
-Experiment base_of(std::string const& model, std::int64_t layers, std::int64_t seq, std::int64_t batch) {
-  Experiment e;
-  e.model_name = model;
-  e.layers = layers;
-  e.seq = seq;
-  e.global_batch = batch;
-  e.precision = Dtype::bf16;
-  Experiment whole = e;
-  resolve(whole);
-  e.model = whole.model;
-  return e;
-}
-
-CostModel h100() { return {load_system("h100-sxm"), load_stack("ours")}; }
 
 TEST(Objective, NamesAreReadBack) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(Objective::size_); ++i)
@@ -189,4 +175,4 @@ TEST(WhatIf, TwiceTheBandwidthHelpsACutThatCommunicates) {
 }
 
 }  // namespace
-}  // namespace shardbench
+}  // namespace shardbench::test

@@ -7,27 +7,19 @@
 
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/planner/planned_models.hpp"
 
-namespace shardbench {
+namespace shardbench::test {
 namespace {
 
 PlanRequest request_of(std::string const& model, std::int64_t layers, std::int64_t devices, std::int64_t seq,
                        std::int64_t batch) {
   PlanRequest r;
   r.devices = devices;
-  r.base.model_name = model;
-  r.base.layers = layers;
-  r.base.seq = seq;
-  r.base.global_batch = batch;
-  r.base.precision = Dtype::bf16;
-  Experiment whole = r.base;
-  resolve(whole);
-  r.base.model = whole.model;
+  r.base = base_of(model, layers, seq, batch);
   r.axes = default_axes(r.base, devices);
   return r;
 }
-
-CostModel h100() { return {load_system("h100-sxm"), load_stack("ours")}; }
 
 std::string key_of(Candidate const& c) {
   std::string text;
@@ -162,4 +154,4 @@ TEST(Plan, DataParallelismWinsForASmallModel) {
 }
 
 }  // namespace
-}  // namespace shardbench
+}  // namespace shardbench::test

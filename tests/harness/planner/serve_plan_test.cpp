@@ -3,25 +3,18 @@
 #include <gtest/gtest.h>
 
 #include "kernels/core/error.hpp"
+#include "tests/harness/planner/planned_models.hpp"
 
-namespace shardbench {
+namespace shardbench::test {
 namespace {
 
 ServeRequest request_of(std::string const& model, std::int64_t layers, std::int64_t devices, std::int64_t prompt) {
   ServeRequest r;
-  r.base.model_name = model;
-  r.base.layers = layers;
-  r.base.seq = prompt;
-  r.base.precision = Dtype::bf16;
-  Experiment whole = r.base;
-  resolve(whole);
-  r.base.model = whole.model;
+  r.base = base_of(model, layers, prompt);
   r.base.context = prompt;
   r.devices = devices;
   return r;
 }
-
-CostModel h100() { return {load_system("h100-sxm"), load_stack("ours")}; }
 
 // Every cut and batch of a small space, each simulated whole.
 TEST(ServePlan, LowestLatencyEqualsBruteForce) {
@@ -87,4 +80,4 @@ TEST(ServePlan, DemandsThatMeanNothingHereAreRefused) {
 }
 
 }  // namespace
-}  // namespace shardbench
+}  // namespace shardbench::test
