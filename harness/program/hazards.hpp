@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -22,7 +23,7 @@ class HazardTracker {
   /// Starts an op on `stream`; returns its number there. Waits are then collected by read(), write() and after_all().
   std::int64_t begin(StreamId stream) {
     stream_ = static_cast<std::size_t>(stream);
-    if (any_needed_) needed_.fill(0), any_needed_ = false;
+    needed_mask_ = 0;
     return ++issued_[stream_];
   }
   void read(std::int32_t instance) {
@@ -34,8 +35,10 @@ class HazardTracker {
   void write(std::int32_t instance) {
     Use& use = uses_[static_cast<std::size_t>(instance)];
     need(use.writer, use.written);
-    for (std::size_t s = 0; use.reader_mask >> s; ++s)
-      if (use.reader_mask >> s & 1u) need(static_cast<std::uint8_t>(s), use.readers[s]);
+    for (unsigned left = use.reader_mask; left != 0; left &= left - 1) {
+      int const s = std::countr_zero(left);
+      need(static_cast<std::uint8_t>(s), use.readers[static_cast<std::size_t>(s)]);
+    }
     use.reader_mask = 0;
     use.writer = static_cast<std::uint8_t>(stream_);
     use.written = issued_[stream_];
@@ -48,32 +51,36 @@ class HazardTracker {
   /// far.
   template <class F>
   void finish(F&& wait) {
-    if (!any_needed_) return;
+    if (needed_mask_ == 0) return;
     Clock& known = known_[stream_];
     Clock const before = known;
-    for (std::size_t s = 0; s < stream_count; ++s)
+    each_needed([&](std::size_t s) {
       if (needed_[s] > before[s]) join(known, knowledge_at(s, needed_[s]));
+    });
     // Compute's place is marked when somebody waits for it, and that is where it stands by then.
-    if (needed_[compute] > known[compute]) {
+    if (needed_mask_ >> compute & 1u && needed_[compute] > known[compute]) {
       needed_[compute] = issued_[compute];
       join(known, known_[compute]);
     }
     // What another of the needed ops vouches for needs no wait of its own; no two ops vouch for each other.
-    for (std::size_t s = 0; s < stream_count; ++s)
+    each_needed([&](std::size_t s) {
       if (needed_[s] > known[s]) wait(static_cast<StreamId>(s), needed_[s]);
-    join(known, needed_);
+    });
+    each_needed([&](std::size_t s) { known[s] = std::max(known[s], needed_[s]); });
     if (known == before) return;
     History& history = histories_[stream_];
-    history.moments[history.count++ % History::kept] = {issued_[stream_], known};
+    std::size_t const at = history.count++ % History::kept;
+    history.sequences[at] = issued_[stream_], history.known[at] = known;
   }
   std::int64_t issued(StreamId stream) const { return issued_[static_cast<std::size_t>(stream)]; }
 
  private:
-  struct Use {
+  /// Two cache lines, of which most ops need the first.
+  struct alignas(64) Use {
     std::int64_t written = 0;
-    std::array<std::int64_t, stream_count> readers{};
     std::uint16_t reader_mask = 0;
     std::uint8_t writer = 0;
+    std::array<std::int64_t, stream_count> readers;  ///< of the streams in the mask
   };
   static_assert(stream_count <= 16);
 
@@ -81,14 +88,12 @@ class HazardTracker {
 
   /// By stream: the last op of it that is known to be done. Padded to whole vectors.
   struct alignas(64) Clock : std::array<std::int64_t, 16> {};
-  /// What a stream knew from an op on, for the last ops that added to it.
+  /// What a stream knew from an op on, for the last ops that added to it. Which ops those were is looked through often,
+  /// what was known then rarely: apart, the former stay in the cache.
   struct History {
     static constexpr std::size_t kept = 64;
-    struct Moment {
-      std::int64_t sequence = 0;
-      Clock known{};
-    };
-    std::array<Moment, kept> moments;
+    std::array<std::int64_t, kept> sequences;
+    std::array<Clock, kept> known;
     std::size_t count = 0;
   };
 
@@ -97,19 +102,27 @@ class HazardTracker {
   }
 
   /// What was done before an op started; nothing for ops too old to tell, which costs a wait at most.
-  Clock knowledge_at(std::size_t stream, std::int64_t sequence) const {
+  Clock const& knowledge_at(std::size_t stream, std::int64_t sequence) const {
+    static constexpr Clock nothing{};
     History const& history = histories_[stream];
     for (std::size_t back = 1; back <= std::min(history.count, History::kept); ++back) {
-      auto const& moment = history.moments[(history.count - back) % History::kept];
-      if (moment.sequence <= sequence) return moment.known;
+      std::size_t const at = (history.count - back) % History::kept;
+      if (history.sequences[at] <= sequence) return history.known[at];
     }
-    return {};
+    return nothing;
   }
 
   void need(std::uint8_t stream, std::int64_t sequence) {
-    if (stream == stream_ || sequence <= needed_[stream] || sequence <= known_[stream_][stream]) return;
-    needed_[stream] = sequence;
-    any_needed_ = true;
+    if (stream == stream_ || sequence <= known_[stream_][stream]) return;
+    auto const bit = static_cast<std::uint16_t>(1u << stream);
+    needed_[stream] = needed_mask_ & bit ? std::max(needed_[stream], sequence) : sequence;
+    needed_mask_ |= bit;
+  }
+
+  /// Calls f(stream) for those of which the op under way needs what its stream does not know to be done.
+  template <class F>
+  void each_needed(F&& f) const {
+    for (unsigned left = needed_mask_; left != 0; left &= left - 1) f(static_cast<std::size_t>(std::countr_zero(left)));
   }
 
   std::vector<Use> uses_;
@@ -117,7 +130,7 @@ class HazardTracker {
   std::array<Clock, stream_count> known_{};
   std::vector<History> histories_ = std::vector<History>(stream_count);
   std::size_t stream_ = 0;
-  bool any_needed_ = false;  ///< whether the op under way needs what its stream does not know to be done
+  std::uint16_t needed_mask_ = 0;  ///< streams whose entry in needed_ counts
 };
 
 }  // namespace shardbench

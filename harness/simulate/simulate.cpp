@@ -31,20 +31,32 @@ Lane lane_of(StepProgram const& p, Op const& op) {
 
 /// Messages of one kind between two stages, matched in order.
 struct Channel {
-  struct Side {
-    int stage = -1;
-    std::vector<double> ready;  ///< when the k-th message could start on this side
-  };
-  Side sender, receiver;
-  std::vector<double> done;  ///< when it had arrived
-  std::vector<double> start;
+  std::vector<double> ahead;  ///< [message without a partner] when it could start on its side
+  std::size_t matched = 0;    ///< of `ahead`, from its begin on
+  std::size_t sent = 0, received = 0;
+  std::vector<double> done;   ///< [message] when it had arrived
+  std::vector<double> start;  ///< [message] empty unless spans are recorded
+
+  /// Posts the next message of one side, as `count` says; returns its number.
+  std::size_t post(std::size_t& count, double now, double duration, bool records) {
+    std::size_t const index = count++;
+    if (count > std::min(sent, received)) {
+      ahead.push_back(now);
+      return index;
+    }
+    double const begin = std::max({ahead[matched], now, done.empty() ? 0.0 : done.back()});
+    if (++matched == ahead.size()) ahead.clear(), matched = 0;
+    if (records) start.push_back(begin);
+    done.push_back(begin + duration);
+    return index;
+  }
 };
 
 /// An op prepared for replay: its durations and the tensor instances it touches.
 struct PlayOp {
   struct Touch {
     std::int32_t first_instance;
-    std::vector<std::int32_t> const* instance_of;
+    std::int32_t const* instance_of;  ///< [microbatch]; nullptr: always the first
   };
   std::vector<Touch> reads, writes;
   double duration[2] = {0, 0};  ///< overwriting, adding
@@ -130,7 +142,7 @@ class StagePlayer {
     PlayOp play;
     auto const touch = [&](TensorRef const& ref) {
       auto const& place = plan_.places[static_cast<std::size_t>(ref.id)];
-      return PlayOp::Touch{place.first_instance, place.instance_of.empty() ? nullptr : &place.instance_of};
+      return PlayOp::Touch{place.first_instance, place.instance_of.empty() ? nullptr : place.instance_of.data()};
     };
     for (auto const* refs : {&op.inputs, &op.after})
       for (TensorRef const& ref : *refs)
@@ -163,7 +175,7 @@ class StagePlayer {
   }
 
   std::int32_t instance(PlayOp::Touch const& t, std::int32_t microbatch) const {
-    return t.first_instance + (t.instance_of ? (*t.instance_of)[static_cast<std::size_t>(microbatch)] : 0);
+    return t.first_instance + (t.instance_of ? t.instance_of[static_cast<std::size_t>(microbatch)] : 0);
   }
 
   /// Registers the op's reads and writes; returns when it may start, or -1 while a message it needs is unmatched.
@@ -263,17 +275,11 @@ class StagePlayer {
     Channel& channel = *channels_[s];
     // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
     double const now = std::max(ready, receives ? free_[0] : 0.0);
-    (receives ? channel.receiver : channel.sender).ready.push_back(now);
+    std::size_t const index =
+        channel.post(receives ? channel.received : channel.sent, now, play.duration[0], options_.record_spans);
     if (options_.record_spans)
-      messages_.push_back({static_cast<std::int64_t>((receives ? channel.receiver : channel.sender).ready.size()) - 1,
-                           play.stream, static_cast<std::uint32_t>(p_.labels.size()), microbatch, now});
-    while (channel.done.size() < std::min(channel.sender.ready.size(), channel.receiver.ready.size())) {
-      std::size_t const k = channel.done.size();
-      double const start =
-          std::max({channel.sender.ready[k], channel.receiver.ready[k], k ? channel.done[k - 1] : 0.0});
-      channel.start.push_back(start);
-      channel.done.push_back(start + play.duration[0]);
-    }
+      messages_.push_back({static_cast<std::int64_t>(index), play.stream, static_cast<std::uint32_t>(p_.labels.size()),
+                           microbatch, now});
   }
 
   struct Message {
@@ -349,9 +355,9 @@ SimulationResult simulate(std::vector<StepProgram> const& programs, DurationMode
     throw Error(fmt::format("the schedule deadlocks ({})", where));
   }
   for (auto const& [key, c] : channels) {
-    if (c.sender.ready.size() == c.receiver.ready.size()) continue;
+    if (c.sent == c.received) continue;
     throw Error(fmt::format("the schedule leaves messages unmatched: stage {} sends {}, stage {} receives {}",
-                            std::get<0>(key), c.sender.ready.size(), std::get<1>(key), c.receiver.ready.size()));
+                            std::get<0>(key), c.sent, std::get<1>(key), c.received));
   }
   SimulationResult result;
   for (StagePlayer& stage : stages) {
