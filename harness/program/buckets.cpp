@@ -148,6 +148,7 @@ std::vector<Op> shard_reduction_ops(StepProgram const& p, GraphBuilder& b, Bucke
       ops.push_back(
           b.make_op(OpKind::copy_block, BlockShape{1, bucket.shard_elements, 1}, "gradients.add", {part}, {sum}));
       ops.back().accumulate = true;
+      ops.back().after.push_back(whole);  // whose place is taken until then: the next pass does not wait for this one's
       cut = true;
       continue;
     }
@@ -177,9 +178,15 @@ std::vector<Op> reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket cons
   return ops;
 }
 
+/// The first op of a shard's reduction that takes what the collective made: it and what follows can come later.
+auto first_addition(std::vector<Op>& ops) {
+  return std::ranges::find_if(ops, [](Op const& op) { return !is_communication(op.kind); });
+}
+
 /// Puts each bucket's collectives behind the last op that writes to it. What adds its cut gradient to the shard comes
-/// with the next bucket, so that the collective runs beside the backward pass between them.
-void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucket, std::vector<Op>& backward) {
+/// with the next bucket, so that the collective runs beside the backward pass between them; returns the last one's.
+std::vector<Op> insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucket,
+                                  std::vector<Op>& backward) {
   std::vector<std::pair<std::size_t, std::int32_t>> places;
   for (auto i = static_cast<std::size_t>(first_bucket); i < p.buckets.size(); ++i)
     if (p.buckets[i].weight_shard == no_tensor)
@@ -194,15 +201,15 @@ void insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucke
       late.clear();
       Bucket const& bucket = p.buckets[static_cast<std::size_t>(place->second)];
       bool const cut = bucket.gradient_shard != no_tensor;
-      for (Op& op : cut ? shard_reduction_ops(p, b, bucket) : reduction_ops(p, b, bucket)) {
-        op.part = BackwardPart::weight;
-        bool const adds = cut && (!late.empty() || !is_communication(op.kind));
-        (adds ? late : out).push_back(std::move(op));
-      }
+      std::vector<Op> ops = cut ? shard_reduction_ops(p, b, bucket) : reduction_ops(p, b, bucket);
+      for (Op& op : ops) op.part = BackwardPart::weight;
+      auto const addition = first_addition(ops);
+      std::move(ops.begin(), addition, std::back_inserter(out));
+      std::move(addition, ops.end(), std::back_inserter(late));
     }
   }
-  std::ranges::move(late, std::back_inserter(out));
   backward = std::move(out);
+  return late;
 }
 
 /// Gradients that come with the input part of a backward pass whose parts run apart.
@@ -272,23 +279,28 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
     p.buckets[i].elements = 0;
     lay_out(p, b, e, p.buckets[i], static_cast<std::int32_t>(i));
   }
-  insert_reductions(p, b, first_bucket, backward);
+  std::vector<Op> last = insert_reductions(p, b, first_bucket, backward);
   reduce_every_time(p, backward);
+  if (!last.empty()) p.segments.push_back({ActionKind::add, chunk, std::move(last)});
 }
 
 void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
   b.begin_chunk(chunk);
-  Segment gather{ActionKind::gather, chunk, {}}, reduce{ActionKind::reduce, chunk, {}};
+  Segment gather{ActionKind::gather, chunk, {}}, reduce{ActionKind::reduce, chunk, {}}, add{ActionKind::add, chunk, {}};
   for (Bucket const& bucket : p.buckets) {
     if (bucket.chunk != chunk || bucket.weight_shard == no_tensor) continue;
     b.set_phase("gather");
     gather.ops.push_back(b.make_collective(OpKind::all_gather, bucket.shard_group, bucket.elements, p.precision,
                                            "weights", {bucket.weight_shard, 0, 0}, {bucket.weights, 0, 0}));
     b.set_phase("reduce");
-    std::ranges::move(shard_reduction_ops(p, b, bucket), std::back_inserter(reduce.ops));
+    std::vector<Op> ops = shard_reduction_ops(p, b, bucket);
+    auto const addition = first_addition(ops);
+    std::move(ops.begin(), addition, std::back_inserter(reduce.ops));
+    std::move(addition, ops.end(), std::back_inserter(add.ops));
   }
   p.segments.push_back(std::move(gather));
   p.segments.push_back(std::move(reduce));
+  if (!add.ops.empty()) p.segments.push_back(std::move(add));
 }
 
 namespace {

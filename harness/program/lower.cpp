@@ -342,6 +342,10 @@ class Lowering {
   void make_actions() {
     for (Action const& action : fully_sharded() ? without_pairs(mine()) : mine()) expand(action, p_.actions);
     keep_whole(p_.actions, e_.parallel.zero_keep);
+    std::vector<bool> adds(p_.chunks.size());
+    for (std::size_t c = 0; c < adds.size(); ++c)
+      adds[c] = p_.segment_of(ActionKind::add, static_cast<std::int32_t>(c)) != nullptr;
+    reduce_beside_next_pass(p_.actions, adds, !fully_sharded());
     if (p_.segment_of(ActionKind::reduce, all_chunks))
       p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
     p_.actions.push_back({.kind = ActionKind::optimizer});

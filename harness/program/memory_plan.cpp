@@ -132,26 +132,29 @@ class Planner {
       reserve(plan_.places[static_cast<std::size_t>(id)], p_.tensors[static_cast<std::size_t>(id)].bytes());
   }
 
-  /// Gathered weights, and gradients before they are cut into shards, of units that are never whole at the same time
-  /// take one another's place.
+  /// Gathered weights, gradients before they are cut into shards, and what the cut makes, of units that are never
+  /// there at the same time take one another's place.
   void share_whole_units() {
-    std::vector<SharedBlock> weights, gradients;
+    std::vector<SharedBlock> weights, gradients, parts;
     for (Bucket const& bucket : p_.buckets) {
       if (bucket.weight_shard == no_tensor) continue;
       weights.push_back({bucket.weights, life_.gathered(bucket.chunk)});
-      if (life_.residence(bucket.gradients) != Residence::slot) continue;
-      SharedBlock block{bucket.gradients, life_.intervals(bucket.gradients)};
-      std::erase_if(block.taken, [](RunInterval const& t) { return t.first < 0; });
-      std::ranges::sort(block.taken, {}, &RunInterval::first);
-      auto const meet = [](RunInterval const& a, RunInterval const& b) { return b.first <= a.last; };
-      if (std::ranges::adjacent_find(block.taken, meet) != block.taken.end()) continue;  // an instance a microbatch
-      // The next unit's backward does not wait until this one's gradients have been sent.
-      constexpr std::int64_t runs_of_a_unit = 4;
-      for (RunInterval& t : block.taken) t.last += runs_of_a_unit;
-      gradients.push_back(std::move(block));
+      add_alone(bucket.gradients, gradients);
+      add_alone(bucket.reduced, parts);
     }
     give_places(weights);
     give_places(gradients);
+    give_places(parts);
+  }
+
+  /// Adds a slot of which there is never more than one microbatch's at a time.
+  void add_alone(TensorId id, std::vector<SharedBlock>& blocks) const {
+    if (life_.residence(id) != Residence::slot) return;
+    SharedBlock block{id, life_.intervals(id)};
+    std::erase_if(block.taken, [](RunInterval const& t) { return t.first < 0; });
+    std::ranges::sort(block.taken, {}, &RunInterval::first);
+    auto const meet = [](RunInterval const& a, RunInterval const& b) { return b.first <= a.last; };
+    if (std::ranges::adjacent_find(block.taken, meet) == block.taken.end()) blocks.push_back(std::move(block));
   }
 
   void give_places(std::vector<SharedBlock> const& blocks) {

@@ -105,7 +105,7 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
 
 void Replay::mark_first_and_last(StepProgram const& program) {
   // By chunk and group of kinds that count together.
-  enum Together { forwards, reductions, input_parts, weight_parts, together_count };
+  enum Together { forwards, reductions, additions, input_parts, weight_parts, together_count };
   std::vector<std::array<Run*, together_count>> last(program.chunks.size());
   auto const meet = [&](Run& run, Together group, std::initializer_list<int> parts) {
     Run*& before = last[static_cast<std::size_t>(run.chunk)][group];
@@ -124,6 +124,7 @@ void Replay::mark_first_and_last(StepProgram const& program) {
     if (run.chunk < 0 || static_cast<std::size_t>(run.chunk) >= last.size() || !run.segment) continue;
     if (run.kind == ActionKind::forward) meet(run, forwards, {0, 1});
     if (run.kind == ActionKind::reduce) meet(run, reductions, {0, 1});
+    if (run.kind == ActionKind::add) meet(run, additions, {0, 1});
     if (whole || run.kind == ActionKind::backward_input) meet(run, input_parts, {0});
     if (whole || run.kind == ActionKind::backward_weight) meet(run, weight_parts, {1});
   }

@@ -11,8 +11,8 @@
 namespace shardbench {
 
 std::string_view to_string(ActionKind kind) {
-  constexpr std::array<std::string_view, 13> names{"F",    "I",      "W",    "B",    "PAIR", "R", "GATHER",
-                                                   "FREE", "REDUCE", "SEND", "RECV", "OPT",  "D"};
+  constexpr std::array<std::string_view, 14> names{"F",    "I",      "W",   "B",    "PAIR", "R",   "GATHER",
+                                                   "FREE", "REDUCE", "ADD", "SEND", "RECV", "OPT", "D"};
   static_assert(names.size() == static_cast<std::size_t>(ActionKind::size_));
   return names[static_cast<std::size_t>(kind)];
 }

@@ -10,7 +10,8 @@
 namespace shardbench {
 
 /// What a rank may be told to do. `backward` is input and weight gradients together; `pair` overlaps a forward with a
-/// backward of another chunk; gather, free and reduce move ZeRO-3 parameters between their sharded and full states.
+/// backward of another chunk; gather, free and reduce move ZeRO-3 parameters between their sharded and full states, and
+/// add takes what a reduction made to the shard's sum.
 enum class ActionKind : std::uint8_t {
   forward,
   backward_input,
@@ -21,6 +22,7 @@ enum class ActionKind : std::uint8_t {
   gather,
   free,
   reduce,
+  add,
   send,
   receive,
   optimizer,

@@ -56,10 +56,13 @@ class Reader {
 
 Action read_action(Reader& in) {
   // Longer names first: "RECV" and "REDUCE" begin like "R".
-  constexpr ActionKind kinds[] = {ActionKind::gather,   ActionKind::free,           ActionKind::reduce,
-                                  ActionKind::send,     ActionKind::receive,        ActionKind::optimizer,
-                                  ActionKind::forward,  ActionKind::backward_input, ActionKind::backward_weight,
-                                  ActionKind::backward, ActionKind::recompute,      ActionKind::decode};
+  constexpr ActionKind kinds[] = {ActionKind::gather,         ActionKind::free,
+                                  ActionKind::reduce,         ActionKind::add,
+                                  ActionKind::send,           ActionKind::receive,
+                                  ActionKind::optimizer,      ActionKind::forward,
+                                  ActionKind::backward_input, ActionKind::backward_weight,
+                                  ActionKind::backward,       ActionKind::recompute,
+                                  ActionKind::decode};
   for (ActionKind const kind : kinds) {
     if (!in.take(to_string(kind))) continue;
     Action a{.kind = kind};
@@ -80,7 +83,7 @@ Action read_action(Reader& in) {
     }
     return a;
   }
-  in.fail("an action (F, I, W, B, R, GATHER, FREE, REDUCE, SEND, RECV, OPT or D)");
+  in.fail("an action (F, I, W, B, R, GATHER, FREE, REDUCE, ADD, SEND, RECV, OPT or D)");
 }
 
 }  // namespace

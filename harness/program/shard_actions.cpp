@@ -63,4 +63,34 @@ void keep_whole(std::vector<Action>& actions, ZeroKeep keep) {
   actions = std::move(out);
 }
 
+void reduce_beside_next_pass(std::vector<Action>& actions, std::vector<bool> const& adds, bool cut_by_pass) {
+  std::vector<Action> out, reductions, additions;
+  auto const take = [&](std::vector<Action>& from) {
+    out.insert(out.end(), from.begin(), from.end());
+    from.clear();
+  };
+  for (Action const& a : actions) {
+    auto const add_later = [&](std::int32_t unit, std::int32_t microbatch) {
+      if (adds[static_cast<std::size_t>(unit)])
+        additions.push_back({.kind = ActionKind::add, .chunk = unit, .microbatch = microbatch});
+    };
+    if (a.kind == ActionKind::reduce) {
+      reductions.push_back(a);
+      add_later(a.chunk, a.microbatch);
+      continue;
+    }
+    bool const weights = a.kind == ActionKind::backward || a.kind == ActionKind::backward_weight,
+               pair = a.kind == ActionKind::pair,
+               pass = weights || pair || a.kind == ActionKind::forward || a.kind == ActionKind::backward_input;
+    if (pass) take(reductions);
+    out.push_back(a);
+    if (pass) take(additions);
+    if (cut_by_pass && weights) add_later(a.chunk, a.microbatch);
+    if (cut_by_pass && pair) add_later(a.pair_chunk, a.pair_microbatch);
+  }
+  take(reductions);
+  take(additions);
+  actions = std::move(out);
+}
+
 }  // namespace shardbench

@@ -86,6 +86,9 @@ TEST(WaitMutation, DataParallel) {
   expect_every_wait_needed(emulated_experiment(small_gpt(1), cut(ranks(), 1, 1)));
   for (int const stage : {1, 2, 3})
     expect_every_wait_needed(emulated_experiment(small_llama(2), with(cut(ranks(), 1, 1), stage, false), ranks()));
+  // What is cut of one microbatch is added beside the next.
+  for (int const stage : {2, 3})
+    expect_every_wait_needed(emulated_experiment(small_llama(1), with(cut(ranks(), 1, 1), stage, false), 2 * ranks()));
 }
 
 TEST(WaitMutation, TensorParallel) {

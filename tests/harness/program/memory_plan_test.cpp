@@ -192,6 +192,27 @@ TEST(MemoryPlan, WholeUnitsTakeOneAnothersPlace) {
     }
 }
 
+// What a unit's backward makes stays until it is cut and added, which is over before the next but one is computed: two
+// units' gradients and one unit's cut are there at once, however many units there are.
+TEST(MemoryPlan, GradientsOfTwoUnitsAreWholeAtATime) {
+  for (std::int64_t const layers : {4, 12}) {
+    ParallelConfig c = cut(2, 1, 1);
+    c.zero_stage = 3;
+    Experiment e = small_experiment(small_llama(layers), c);
+    e.scope = Scope::layer;
+    StepProgram const p = lower(e, 0);
+    MemoryPlan const plan = plan_memory(p, Replay(p));
+    std::set<std::int64_t> whole, cuts;
+    for (Bucket const& b : p.buckets) {
+      whole.insert(plan.places[static_cast<std::size_t>(b.gradients)].offset);
+      cuts.insert(plan.places[static_cast<std::size_t>(b.reduced)].offset);
+    }
+    EXPECT_EQ(p.buckets.size(), static_cast<std::size_t>(layers));
+    EXPECT_EQ(whole.size(), 2u);
+    EXPECT_EQ(cuts.size(), 1u);
+  }
+}
+
 TEST(MemoryPlan, LargestTensorsComeFirst) {
   StepProgram const p = lower(small_experiment(small_gpt(2), cut(1, 1, 1)), 0);
   MemoryPlan const plan = plan_memory(p, Replay(p));

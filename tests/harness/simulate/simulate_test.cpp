@@ -103,6 +103,62 @@ TEST(Simulate, GradientBucketsHideBehindTheBackwardPass) {
   EXPECT_DOUBLE_EQ(b.step_ms, r.step_ms);
 }
 
+/// Collectives of a phase beside which nothing is computed for some of their time, and how many there are.
+std::pair<std::int64_t, std::int64_t> alone_and_all(StepProgram const& p, StageTimeline const& line, OpKind kind,
+                                                    std::string const& phase) {
+  std::int64_t alone = 0, all = 0;
+  for (Span const& s : line.spans) {
+    if (s.lane != Lane::dp || s.label >= p.labels.size()) continue;
+    OpLabel const& label = p.labels[s.label];
+    if (label.kind != kind || label.phase != phase) continue;
+    double beside = 0;
+    for (Span const& c : line.spans)
+      if (c.lane == Lane::compute)
+        beside += std::max(0.0, std::min(c.end_ms, s.end_ms) - std::max(c.start_ms, s.start_ms));
+    alone += beside < s.end_ms - s.start_ms - 1e-9 ? 1 : 0, ++all;
+  }
+  return {alone, all};
+}
+
+// ZeRO 3: while a unit's gradients are cut and summed, the next unit computes; of a step the last cut alone has nothing
+// beside it. Hybrid sharding has a second sum, once a step and unit.
+TEST(Simulate, FullyShardedGradientsAreCutBesideTheNextPass) {
+  constexpr std::int64_t layers = 6, microbatches = 3;
+  for (std::int64_t const shard_ranks : {0, 2}) {
+    ParallelConfig c = test::cut(4, 1, 1);
+    c.zero_stage = 3, c.shard_ranks = shard_ranks;
+    Experiment e = test::small_experiment(test::small_llama(layers), c);
+    e.scope = Scope::layer;
+    e.global_batch = 4 * e.micro_batch * microbatches;
+    auto const programs = programs_of(e);
+    auto const r = simulate(programs, Fixed(1, 2, 0));
+    using Counts = std::pair<std::int64_t, std::int64_t>;
+    EXPECT_EQ(alone_and_all(programs[0], r.stages[0], OpKind::reduce_scatter, "reduce"),
+              (Counts{1, layers * microbatches}));
+    auto const [alone, all] = alone_and_all(programs[0], r.stages[0], OpKind::all_reduce, "reduce");
+    EXPECT_EQ(all, shard_ranks ? layers : 0);
+    EXPECT_LE(alone, 2) << "a sum over replicas follows the addition, one pass later";
+  }
+}
+
+// ZeRO 2 cuts what a microbatch made of the last bucket beside the next one's forward.
+TEST(Simulate, CutGradientsOfAMicrobatchHideBehindTheNext) {
+  ParallelConfig c = test::cut(4, 1, 1);
+  c.zero_stage = 2;
+  Experiment e = test::small_experiment(test::small_llama(4), c);
+  e.scope = Scope::layer;
+  e.global_batch = 4 * e.micro_batch * 3;
+  for (double const bucket_mb : {0.05, 1e3}) {
+    e.bucket_mb = bucket_mb;
+    auto const programs = programs_of(e);
+    auto const r = simulate(programs, Fixed(1, 2, 0));
+    auto const [alone, all] = alone_and_all(programs[0], r.stages[0], OpKind::reduce_scatter, "backward");
+    EXPECT_EQ(all % 3, 0);
+    EXPECT_EQ(all == 3, bucket_mb > 1);
+    EXPECT_EQ(alone, 1);
+  }
+}
+
 TEST(Simulate, PartsMakeTheStepOnEveryStage) {
   for (auto const schedule :
        {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
