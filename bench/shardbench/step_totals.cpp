@@ -27,7 +27,7 @@ void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay cons
 
 }  // namespace
 
-StepTotals total_step(Experiment const& e) {
+StepTotals total_step(Experiment const& e, bool memory) {
   StepTotals totals;
   std::vector<StepProgram> const programs = lower_stages(e);
   double const share = 1 / static_cast<double>(programs.size());
@@ -43,7 +43,7 @@ StepTotals total_step(Experiment const& e) {
       totals.traffic[a].payload_bytes += share * count.traffic[a].payload_bytes;
       totals.traffic[a].wire_bytes += share * count.traffic[a].wire_bytes;
     }
-    keep_if_fullest(totals, program, replay);
+    if (memory) keep_if_fullest(totals, program, replay);
   }
   return totals;
 }

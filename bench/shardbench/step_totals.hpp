@@ -21,8 +21,9 @@ struct StepTotals {
   std::vector<std::pair<std::string, std::int64_t>> largest_tensors;
 };
 
-/// Lowers a resolved experiment for every stage and counts. Throws IllegalConfig as lower() does.
-StepTotals total_step(Experiment const& experiment);
+/// Lowers a resolved experiment for every stage and counts; without `memory` its bytes are left out. Throws
+/// IllegalConfig as lower() does.
+StepTotals total_step(Experiment const& experiment, bool memory = true);
 
 /// The lane whose columns an axis is reported in.
 Lane lane_of(Axis axis);

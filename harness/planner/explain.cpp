@@ -16,7 +16,7 @@ constexpr double worth_saying = 1e-3;
 
 double layer_bytes(LayerCosts const& costs, PieceCost const& piece) {
   return (piece.parameters + piece.expert_parameters) *
-             (costs.parameter_bytes + costs.gradient_bytes + costs.optimizer_bytes) +
+             (costs.outside.parameter_bytes + costs.outside.gradient_bytes + costs.outside.optimizer_bytes) +
          piece.activation_bytes + costs.working_bytes;
 }
 

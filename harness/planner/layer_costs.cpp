@@ -1,6 +1,8 @@
 #include "harness/planner/layer_costs.hpp"
 
 #include <algorithm>
+#include <set>
+#include <type_traits>
 
 #include "harness/planner/worker_threads.hpp"
 #include "harness/program/lower.hpp"
@@ -112,18 +114,27 @@ Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& 
   return r;
 }
 
-PieceCost difference(Probe const& more, Probe const& less) {
+PieceCost cost_of(Probe const& p) {
+  return {.forward_ms = p.forward_ms,
+          .backward_ms = p.gradients_ms - p.forward_ms,
+          .weight_backward_ms = p.weight_ms,
+          .activation_bytes = p.activation_bytes,
+          .parameters = p.parameters,
+          .expert_parameters = p.expert_parameters};
+}
+
+PieceCost difference(PieceCost const& more, PieceCost const& less) {
   PieceCost c;
   c.forward_ms = more.forward_ms - less.forward_ms;
-  c.backward_ms = more.gradients_ms - less.gradients_ms - c.forward_ms;
-  c.weight_backward_ms = more.weight_ms - less.weight_ms;
+  c.backward_ms = more.backward_ms - less.backward_ms;
+  c.weight_backward_ms = more.weight_backward_ms - less.weight_backward_ms;
   c.activation_bytes = more.activation_bytes - less.activation_bytes;
   c.parameters = more.parameters - less.parameters;
   c.expert_parameters = more.expert_parameters - less.expert_parameters;
   return c;
 }
 
-void split_outside(LayerCosts& costs, PieceCost const& outside, double share, double embedding_parameters) {
+void split_outside(OutsideCosts& costs, PieceCost const& outside, double share, double embedding_parameters) {
   costs.embedding.forward_ms = share * outside.forward_ms;
   costs.head.forward_ms = outside.forward_ms - costs.embedding.forward_ms;
   costs.embedding.backward_ms = share * outside.backward_ms;
@@ -133,36 +144,63 @@ void split_outside(LayerCosts& costs, PieceCost const& outside, double share, do
   costs.head.parameters = outside.parameters - embedding_parameters;
 }
 
-LayerCosts measure_costs(PlanRequest const& request, CostModel const& model, LayerKey const& key) {
-  LayerCosts costs;
+/// The kinds of layers of a model, by whether they have experts.
+std::vector<bool> kinds_of(ModelConfig const& m) {
+  if (has_both_kinds(m)) return {false, true};
+  return {m.moe.has_value()};
+}
+
+/// What decides the costs of one kind of layer: the cut of experts is nothing to a dense one.
+LayerKey key_of_kind(LayerKey key, bool experts) {
+  if (!experts) key.ep = key.etp = 1;
+  return key;
+}
+
+/// What decides the costs around the layers: prediction layers behind the last are layers themselves.
+LayerKey key_of_outside(Experiment const& base, LayerKey key) {
+  if (base.mtp > 0) return key;
+  key.ep = key.etp = 1;
+  key.recompute = Recompute::none;
+  return key;
+}
+
+bool outside_has_experts(Experiment const& base) {
+  std::vector<bool> const kinds = kinds_of(base.model);
+  return base.mtp > 0 ? kinds.back() : kinds.front();
+}
+
+KindCosts measure_kind(PlanRequest const& request, CostModel const& model, LayerKey const& key, bool experts) try {
+  KindCosts costs;
+  costs.alone = cost_of(probe(request, model, key, 1, experts, Scope::layer));
+  costs.layer = difference(cost_of(probe(request, model, key, 2, experts, Scope::layer)), costs.alone);
+  return costs;
+} catch (IllegalConfig const& refusal) {
+  return {.problem = refusal.what(), .layer = {}, .alone = {}};
+}
+
+OutsideCosts measure_outside(PlanRequest const& request, CostModel const& model, LayerKey const& key,
+                             KindCosts const& kind) try {
+  OutsideCosts costs;
+  costs.problem = kind.problem;
+  if (!costs.problem.empty()) return costs;
   ModelConfig const& m = request.base.model;
-  std::vector<bool> kinds;
-  if (has_both_kinds(m))
-    kinds = {false, true};
-  else
-    kinds = {m.moe.has_value()};
-  Probe one;
-  for (bool const experts : kinds) {
-    one = probe(request, model, key, 1, experts, Scope::layer);
-    costs.kinds.push_back(difference(probe(request, model, key, 2, experts, Scope::layer), one));
-    costs.working_bytes = std::max(costs.working_bytes, one.activation_bytes - costs.kinds.back().activation_bytes);
-  }
-  bool const experts = kinds.back();
-  Probe const whole = probe(request, model, key, 1, experts, Scope::model);
-  PieceCost const outside = difference(whole, one);
+  Probe const whole = probe(request, model, key, 1, outside_has_experts(request.base), Scope::model);
+  PieceCost const all = cost_of(whole);
+  PieceCost const outside = difference(all, kind.alone);
   double const table = static_cast<double>(padded_vocab(m.vocab, key.tp) / key.tp * m.hidden) +
                        (m.position == PositionKind::learned ? static_cast<double>(m.max_positions * m.hidden) : 0);
   double const share = outside.forward_ms > 0 ? std::min(1.0, whole.embedding_ms / outside.forward_ms) : 0;
   split_outside(costs, outside, share, std::min(table, outside.parameters));
-  costs.head_working_bytes = std::max(0.0, outside.activation_bytes);
+  costs.working_bytes = all.activation_bytes - kind.layer.activation_bytes;
   double const elements = whole.parameters + whole.expert_parameters;
   costs.optimizer_ms_per_parameter = (whole.step_ms - whole.gradients_ms) / elements;
   costs.parameter_bytes = whole.parameter_bytes / elements;
   costs.gradient_bytes = whole.gradient_bytes / elements;
   costs.optimizer_bytes = whole.optimizer_bytes / elements;
-  double const rows = static_cast<double>(request.base.seq / key.cp * key.micro_batch);
-  costs.message_bytes = rows * static_cast<double>(m.hidden) * static_cast<double>(bytes_of(request.base.precision)) /
-                        (key.sequence_parallel ? key.tp : 1);
+  return costs;
+} catch (IllegalConfig const& refusal) {
+  OutsideCosts costs;
+  costs.problem = refusal.what();
   return costs;
 }
 
@@ -175,33 +213,72 @@ std::vector<std::int64_t> layers_by_kind(ModelConfig const& m, std::int64_t firs
   return counts;
 }
 
-namespace {
-
-LayerCosts costs_or_problem(PlanRequest const& request, CostModel const& model, LayerKey const& key) {
-  try {
-    return measure_costs(request, model, key);
-  } catch (IllegalConfig const& refusal) {
-    LayerCosts costs;
-    costs.problem = refusal.what();
-    return costs;
+LayerCosts LayerCostTable::assemble(LayerKey const& key) {
+  LayerCosts costs;
+  for (bool const experts : kinds_of(request_.base.model)) {
+    KindCosts const& one = kind(key, experts);
+    if (costs.problem.empty()) costs.problem = one.problem;
+    costs.kinds.push_back(one.layer);
+    costs.working_bytes = std::max(costs.working_bytes, one.working_bytes());
   }
+  if (!costs.problem.empty()) return costs;
+  OutsideCosts const& around = outside(key);
+  costs.outside = around;
+  costs.problem = around.problem;
+  costs.head_working_bytes =
+      std::max(0.0, around.working_bytes - kind(key, kinds_of(request_.base.model).back()).working_bytes());
+  double const rows = static_cast<double>(request_.base.seq / key.cp * key.micro_batch);
+  costs.message_bytes = rows * static_cast<double>(request_.base.model.hidden) *
+                        static_cast<double>(bytes_of(request_.base.precision)) / (key.sequence_parallel ? key.tp : 1);
+  return costs;
 }
 
-}  // namespace
-
 void LayerCostTable::prepare(std::vector<LayerKey> const& keys) {
-  std::vector<LayerCosts> found(keys.size());
+  std::set<KindKey> kinds;
+  std::set<LayerKey> outsides;
+  for (LayerKey const& key : keys) {
+    for (bool const experts : kinds_of(request_.base.model)) kinds.insert({key_of_kind(key, experts), experts});
+    LayerKey const around = key_of_outside(request_.base, key);
+    outsides.insert(around);
+    kinds.insert({around, outside_has_experts(request_.base)});
+  }
   // A cost model remembers what it computed, so each thread has its own; the results do not depend on who made them.
-  for_each_of(
-      keys.size(),
-      [&](std::size_t i, CostModel const& model) { found[i] = costs_or_problem(request_, model, keys[i]); }, model_);
-  for (std::size_t i = 0; i < keys.size(); ++i) costs_.try_emplace(keys[i], std::move(found[i]));
+  auto const fill = [&](auto& table, auto const& wanted, auto&& measure) {
+    std::vector<
+        std::pair<std::remove_cvref_t<decltype(*wanted.begin())>, std::remove_cvref_t<decltype(table.begin()->second)>>>
+        found;
+    for (auto const& key : wanted) found.push_back({key, {}});
+    for_each_of(
+        found.size(), [&](std::size_t i, CostModel const& model) { found[i].second = measure(found[i].first, model); },
+        model_);
+    for (auto& [key, costs] : found) table.try_emplace(key, std::move(costs));
+  };
+  fill(kinds_, kinds, [&](KindKey const& key, CostModel const& model) {
+    return measure_kind(request_, model, key.first, key.second);
+  });
+  fill(outsides_, outsides, [&](LayerKey const& key, CostModel const& model) {
+    return measure_outside(request_, model, key, kinds_.at({key, outside_has_experts(request_.base)}));
+  });
+}
+
+KindCosts const& LayerCostTable::kind(LayerKey const& key, bool experts) {
+  KindKey const mine{key_of_kind(key, experts), experts};
+  auto const [at, fresh] = kinds_.try_emplace(mine);
+  if (fresh) at->second = measure_kind(request_, model_, mine.first, experts);
+  return at->second;
+}
+
+OutsideCosts const& LayerCostTable::outside(LayerKey const& key) {
+  LayerKey const mine = key_of_outside(request_.base, key);
+  auto const [at, fresh] = outsides_.try_emplace(mine);
+  if (fresh) at->second = measure_outside(request_, model_, mine, kind(mine, outside_has_experts(request_.base)));
+  return at->second;
 }
 
 LayerCosts const& LayerCostTable::of(LayerKey const& key) {
-  auto const found = costs_.find(key);
-  if (found != costs_.end()) return found->second;
-  return costs_.emplace(key, costs_or_problem(request_, model_, key)).first->second;
+  auto const [at, fresh] = costs_.try_emplace(key);
+  if (fresh) at->second = assemble(key);
+  return at->second;
 }
 
 }  // namespace shardbench

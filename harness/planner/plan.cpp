@@ -77,16 +77,15 @@ void order(std::vector<PlannedPoint>& points, std::size_t top) {
   if (points.size() > top) points.erase(points.begin() + static_cast<std::ptrdiff_t>(top), points.end());
 }
 
-/// Simulates a candidate; without spans there is no breakdown, and the programs are not kept either.
-PlannedPoint look(PlanRequest const& request, CostModel const& model, Candidate const& candidate, bool spans) {
+/// Simulates a candidate; its programs and spans are not kept.
+PlannedPoint look(PlanRequest const& request, CostModel const& model, Candidate const& candidate) {
   PlannedPoint point;
   point.candidate = candidate;
   point.experiment = experiment_of(request, candidate);
-  point.prediction = predict_step(point.experiment, model, {.record_spans = spans});
-  for (StageTimeline& stage : point.prediction.result.stages) stage.spans = {}, stage.waits = {};
+  point.prediction = predict_step(point.experiment, model, {.record_spans = false, .break_down = true});
   point.step_ms = point.prediction.step_ms;
   point.memory = memory_fit(point.prediction.programs, model.system(), model.stack());
-  if (!spans) point.prediction = {};
+  point.prediction.programs = std::vector<StepProgram>();
   return point;
 }
 
@@ -116,7 +115,7 @@ class Search {
           now.size(),
           [&](std::size_t k, CostModel const& mine) {
             try {
-              looks[k] = look(request_, mine, now[k].candidate, false);
+              looks[k] = look(request_, mine, now[k].candidate);
             } catch (IllegalConfig const& refusal) {  // a rule of the whole program that its layers alone do not show
               problems[k] = refusal.what();
             }
@@ -173,7 +172,7 @@ class Search {
 double allowed_bytes(CostModel const& model, double share) { return share * model.system().device.memory_gb * 1e9; }
 
 PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Candidate const& candidate) {
-  return look(request, model, candidate, true);
+  return look(request, model, candidate);
 }
 
 PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options) {
@@ -208,15 +207,6 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   if (result.costed == 0) throw InputError("plan: no configuration of these demands has a program: " + problem);
   Search(request, model, options, kept.candidates()).run(result);
   order(result.best, options.top);
-  for_each_of(
-      result.best.size(),
-      [&](std::size_t i, CostModel const& mine) {
-        PlannedPoint& point = result.best[i];
-        PlanCost const screened = point.screened;
-        point = look_closer(request, mine, point.candidate);
-        point.screened = screened;
-      },
-      model);
   return result;
 }
 

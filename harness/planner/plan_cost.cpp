@@ -91,11 +91,11 @@ PieceCost PlanCoster::stage_cost(Stage const& stage) const {
     sum.expert_parameters += times * piece.expert_parameters;
   };
   for (std::size_t k = 0; k < stage.layers.size(); ++k) add(layer_->kinds[k], static_cast<double>(stage.layers[k]));
-  if (stage.embedding) add(layer_->embedding, 1);
+  if (stage.embedding) add(layer_->outside.embedding, 1);
   if (stage.head) {
-    add(layer_->head, 1);
+    add(layer_->outside.head, 1);
     // A tied head off the first stage holds a copy of the embedding.
-    if (request_.base.model.tied_embeddings && !stage.embedding) sum.parameters += layer_->embedding.parameters;
+    if (request_.base.model.tied_embeddings && !stage.embedding) sum.parameters += layer_->outside.embedding.parameters;
   }
   return sum;
 }
@@ -160,7 +160,7 @@ void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double
   double const expert_ranks = static_cast<double>(n * c.tp) / (c.ep * c.etp);
   double const mine =
       copies * (t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1));
-  cost_.optimizer_ms = mine * layer_->optimizer_ms_per_parameter;
+  cost_.optimizer_ms = mine * layer_->outside.optimizer_ms_per_parameter;
   double const bytes_each = static_cast<double>(bytes_of(request_.base.precision));
   // Experts are copied over fewer ranks, those of other experts between them.
   cost_.reduction_ms = reduction_ms(c, t, m, copies * t.most_parameters, bytes_each, c.tp, n) +
@@ -198,9 +198,9 @@ double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, 
   double const copies = c.schedule == ScheduleKind::dualpipe ? 2 : 1;
   auto const states = [&](double parameters, double ranks) {
     return copies * parameters *
-           (layer_->parameter_bytes / (c.zero_stage >= 3 ? ranks : 1) +
-            layer_->gradient_bytes / (c.zero_stage >= 2 ? ranks : 1) +
-            layer_->optimizer_bytes / (c.zero_stage >= 1 ? ranks : 1));
+           (layer_->outside.parameter_bytes / (c.zero_stage >= 3 ? ranks : 1) +
+            layer_->outside.gradient_bytes / (c.zero_stage >= 2 ? ranks : 1) +
+            layer_->outside.optimizer_bytes / (c.zero_stage >= 1 ? ranks : 1));
   };
   double most = 0;
   for (std::size_t s = 0; s < pieces.size(); ++s) {

@@ -57,14 +57,14 @@ double memory_of(MemoryFit const& prefill, MemoryFit const& decode) {
 }
 
 ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut const& c, std::int64_t layers,
-                         bool spans) {
+                         bool breakdown) {
   ServedPoint p;
   p.cut = c;
   auto const step = [&](PhaseKind phase, Experiment& e, Prediction& prediction, MemoryFit& memory) {
     e = cut_experiment(r, c, phase, layers);
-    prediction = predict_step(e, model, {.record_spans = spans});
-    for (StageTimeline& stage : prediction.result.stages) stage.spans = {}, stage.waits = {};
+    prediction = predict_step(e, model, {.record_spans = false, .break_down = breakdown});
     memory = memory_fit(prediction.programs, model.system(), model.stack());
+    prediction.programs = std::vector<StepProgram>();
   };
   step(PhaseKind::prefill, p.prefill, p.prefill_step, p.prefill_memory);
   step(PhaseKind::decode, p.decode, p.decode_step, p.decode_memory);

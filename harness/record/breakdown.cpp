@@ -11,14 +11,12 @@ namespace {
 constexpr std::size_t lanes = static_cast<std::size_t>(Lane::size_);
 constexpr std::size_t wait_lane = lanes;  // pipeline waits, one more counter of the sweep
 
-// A lane gains (+1) or loses (-1) an open span at this time.
-struct Edge {
-  double time_ms;
-  std::size_t lane;
-  int change;
+// When spans of each lane open and close; those of a lane mostly come in order.
+struct Edges {
+  std::array<std::vector<double>, lanes + 1> opened, closed;
 };
 
-void add_edges(std::vector<Edge>& edges, std::vector<Span> const& spans, bool waits, double start_ms, double end_ms) {
+void add_edges(Edges& edges, std::vector<Span> const& spans, bool waits, double start_ms, double end_ms) {
   for (Span const& span : spans) {
     VALIDATE(span.end_ms >= span.start_ms && std::isfinite(span.start_ms) && std::isfinite(span.end_ms),
              "a span ends before it starts (" + std::to_string(span.start_ms) + " to " + std::to_string(span.end_ms) +
@@ -27,9 +25,29 @@ void add_edges(std::vector<Edge>& edges, std::vector<Span> const& spans, bool wa
     double const to = std::min(span.end_ms, end_ms);
     if (from >= to) continue;
     std::size_t const lane = waits ? wait_lane : static_cast<std::size_t>(span.lane);
-    edges.push_back({from, lane, 1});
-    edges.push_back({to, lane, -1});
+    edges.opened[lane].push_back(from);
+    edges.closed[lane].push_back(to);
   }
+}
+
+// The edges of one kind on one lane, and what they do to its number of open spans.
+struct Queue {
+  std::vector<double> times;
+  std::size_t lane = 0, next = 0;
+  int change = 0;
+  double head_ms() const { return times[next]; }
+};
+
+std::vector<Queue> in_order(Edges edges) {
+  std::vector<Queue> queues;
+  for (std::size_t lane = 0; lane <= lanes; ++lane)
+    for (int const change : {1, -1}) {
+      std::vector<double>& times = change > 0 ? edges.opened[lane] : edges.closed[lane];
+      if (times.empty()) continue;
+      if (!std::is_sorted(times.begin(), times.end())) std::sort(times.begin(), times.end());
+      queues.push_back({std::move(times), lane, 0, change});
+    }
+  return queues;
 }
 
 // Bills `ms` during which exactly the lanes with a positive count were open.
@@ -51,20 +69,22 @@ void bill(Breakdown& result, std::array<int, lanes + 1> const& open, double ms) 
 
 Breakdown break_down(std::vector<Span> const& spans, std::vector<Span> const& waits, double start_ms, double end_ms) {
   VALIDATE(end_ms >= start_ms, "a step ends before it starts");
-  std::vector<Edge> edges;
-  edges.reserve(2 * (spans.size() + waits.size()));
+  Edges edges;
   add_edges(edges, spans, false, start_ms, end_ms);
   add_edges(edges, waits, true, start_ms, end_ms);
-  std::sort(edges.begin(), edges.end(), [](Edge const& a, Edge const& b) { return a.time_ms < b.time_ms; });
+  std::vector<Queue> queues = in_order(std::move(edges));
 
   Breakdown result;
   result.step_ms = end_ms - start_ms;
   std::array<int, lanes + 1> open{};
   double last_ms = start_ms;
-  for (Edge const& edge : edges) {
-    if (edge.time_ms > last_ms) bill(result, open, edge.time_ms - last_ms);
-    last_ms = edge.time_ms;
-    open[edge.lane] += edge.change;
+  while (!queues.empty()) {
+    auto const first = std::min_element(queues.begin(), queues.end(),
+                                        [](Queue const& a, Queue const& b) { return a.head_ms() < b.head_ms(); });
+    if (first->head_ms() > last_ms) bill(result, open, first->head_ms() - last_ms);
+    last_ms = first->head_ms();
+    open[first->lane] += first->change;
+    if (++first->next == first->times.size()) queues.erase(first);
   }
   // The rest, so that the parts add up to the step; rounding may leave it a hair below zero.
   result.idle_ms = std::max(0.0, result.step_ms - result.compute_ms - result.exposed_comm_ms);

@@ -56,7 +56,7 @@ Prediction play_step(std::vector<StepProgram> programs, CostModel const& model, 
   double const share = 1 / static_cast<double>(out.programs.size());
   for (StageTimeline const& stage : out.result.stages) add(out.breakdown, stage.breakdown, share);
   // The fixed time of a step is nobody's work.
-  if (options.record_spans) out.breakdown.idle_ms += model.stack().step_ms;
+  if (options.record_spans || options.break_down) out.breakdown.idle_ms += model.stack().step_ms;
   out.breakdown.step_ms = out.step_ms;
   for (StepProgram const& p : out.programs)
     out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, durations));

@@ -12,7 +12,7 @@ struct Prediction {
   std::vector<StepProgram> programs;  ///< of one rank a stage, as the stack runs them
   SimulationResult result;
   double step_ms = 0;       ///< of the slowest stage, with the stack's fixed time of a step
-  Breakdown breakdown;      ///< mean over stages; its step is step_ms. Zero without record_spans
+  Breakdown breakdown;      ///< mean over stages; its step is step_ms. Zero without record_spans and break_down
   double optimizer_ms = 0;  ///< compute of the optimizer on the slowest stage
 };
 

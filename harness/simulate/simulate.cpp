@@ -124,7 +124,7 @@ class StagePlayer {
   std::int64_t events() const { return events_; }
 
   void record_messages() {
-    if (!options_.record_spans) return;
+    if (!keeps_spans()) return;
     for (auto const& [index, stream, label, microbatch, posted] : messages_) {
       Channel const& c = *channels_[static_cast<std::size_t>(stream)];
       auto const k = static_cast<std::size_t>(index);
@@ -231,12 +231,25 @@ class StagePlayer {
       }
       free_[s] = end;
       past_[s][static_cast<std::size_t>(tracker_.issued(play.stream)) % history] = end;
-      if (options_.record_spans)
-        line_.spans.push_back({play.lane, static_cast<std::uint32_t>(play.op->label), run.microbatch, start, end});
+      if (keeps_spans()) keep(play, run.microbatch, start, end);
       issued_ = false;
       ++events_;
     }
     return true;
+  }
+
+  bool keeps_spans() const { return options_.record_spans || options_.break_down; }
+
+  void keep(PlayOp const& play, std::int32_t microbatch, double start, double end) {
+    std::size_t& last = last_span_[static_cast<std::size_t>(play.lane)];
+    bool const joins = !options_.record_spans && last < line_.spans.size() && line_.spans[last].lane == play.lane &&
+                       line_.spans[last].end_ms == start;
+    if (joins) {
+      line_.spans[last].end_ms = end;
+      return;
+    }
+    last = line_.spans.size();
+    line_.spans.push_back({play.lane, static_cast<std::uint32_t>(play.op->label), microbatch, start, end});
   }
 
   bool awaits_message() const {
@@ -276,8 +289,8 @@ class StagePlayer {
     // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
     double const now = std::max(ready, receives ? free_[0] : 0.0);
     std::size_t const index =
-        channel.post(receives ? channel.received : channel.sent, now, play.duration[0], options_.record_spans);
-    if (options_.record_spans)
+        channel.post(receives ? channel.received : channel.sent, now, play.duration[0], keeps_spans());
+    if (keeps_spans())
       messages_.push_back({static_cast<std::int64_t>(index), play.stream, static_cast<std::uint32_t>(p_.labels.size()),
                            microbatch, now});
   }
@@ -302,6 +315,7 @@ class StagePlayer {
   std::array<std::array<double, history>, static_cast<std::size_t>(StreamId::pipeline)> past_{};
   std::vector<HazardTracker::Wait> waits_;
   std::vector<Message> messages_;
+  std::array<std::size_t, static_cast<std::size_t>(Lane::size_)> last_span_{};  ///< of each lane
   StageTimeline line_;
   double slowdown_ = 0, host_ = 0;
   bool host_awaits_ = false;
@@ -366,8 +380,12 @@ SimulationResult simulate(std::vector<StepProgram> const& programs, DurationMode
     result.stages.push_back(stage.result());
     result.step_ms = std::max(result.step_ms, result.stages.back().end_ms);
   }
-  if (options.record_spans)
-    for (StageTimeline& line : result.stages) line.breakdown = break_down(line.spans, line.waits, 0, result.step_ms);
+  for (StageTimeline& line : result.stages) {
+    if (options.record_spans || options.break_down)
+      line.breakdown = break_down(line.spans, line.waits, 0, result.step_ms);
+    // An empty list would keep the room.
+    if (!options.record_spans) line.spans = std::vector<Span>(), line.waits = std::vector<Span>();
+  }
   return result;
 }
 

@@ -33,6 +33,7 @@ class DurationModel {
 struct SimulationOptions {
   bool record_spans = true;  ///< keep every interval (trace, breakdown); off for the longest programs
   bool record_runs = false;  ///< keep when each run of a stage's replay was over
+  bool break_down = false;   ///< the breakdown, without record_spans too: from spans joined where they touch
 };
 
 /// One simulated stage.
@@ -43,7 +44,7 @@ struct StageTimeline {
   std::vector<Span> spans;         ///< compute and communication; empty without record_spans
   std::vector<double> run_end_ms;  ///< [run] when all that was issued until its end was over; empty without record_runs
   std::vector<Span> waits;         ///< receives posted before their sender was ready
-  Breakdown breakdown;             ///< over [0, step]; zero without record_spans
+  Breakdown breakdown;             ///< over [0, step]; zero without record_spans and break_down
 };
 
 /// What a simulated step took.
