@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/planner/layer_costs.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/planner/planned_models.hpp"
@@ -124,6 +125,35 @@ TEST(Plan, EqualsBruteForceOnSmallSpaces) {
     EXPECT_NEAR(planned.best.front().step_ms, best.step_ms, 1e-9 * best.step_ms)
         << key_of(planned.best.front().candidate) << " against " << key_of(best.candidate);
   }
+}
+
+// What keys share is measured once: whatever was measured before, a key costs what it costs alone.
+TEST(LayerCosts, SharedPartsCostWhatTheyCostAlone) {
+  PlanRequest r = request_of("deepseek-v3", 6, 16, 1024, 64);
+  fix_axis(r.axes, "ep=1|4");
+  CostModel const model = h100();
+  std::vector<LayerKey> keys;
+  for (std::int32_t const ep : r.axes.ep)
+    for (Recompute const recompute : {Recompute::none, Recompute::full})
+      keys.push_back({.tp = 2, .ep = ep, .recompute = recompute});
+  LayerCostTable all(r, model);
+  all.prepare(keys);
+  for (LayerKey const& key : keys) {
+    LayerCostTable one(r, model);
+    LayerCosts const &mine = one.of(key), &shared = all.of(key);
+    ASSERT_EQ(mine.kinds.size(), 2U);
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+      EXPECT_EQ(shared.kinds[kind].forward_ms, mine.kinds[kind].forward_ms);
+      EXPECT_EQ(shared.kinds[kind].activation_bytes, mine.kinds[kind].activation_bytes);
+    }
+    EXPECT_EQ(shared.outside.head.backward_ms, mine.outside.head.backward_ms);
+    EXPECT_EQ(shared.head_working_bytes, mine.head_working_bytes);
+  }
+  // Recomputing everything keeps less and takes longer; a cut of experts leaves the dense layer alone.
+  EXPECT_LT(all.of(keys[1]).kinds[1].activation_bytes, all.of(keys[0]).kinds[1].activation_bytes);
+  EXPECT_GT(all.of(keys[1]).kinds[1].backward_ms, all.of(keys[0]).kinds[1].backward_ms);
+  EXPECT_EQ(all.of(keys[2]).kinds[0].forward_ms, all.of(keys[0]).kinds[0].forward_ms);
+  EXPECT_LT(all.of(keys[2]).kinds[1].expert_parameters, all.of(keys[0]).kinds[1].expert_parameters);
 }
 
 TEST(Plan, SameRequestSameAnswer) {

@@ -184,6 +184,17 @@ TEST(Simulate, PartsMakeTheStepOnEveryStage) {
     auto const quiet = simulate(programs_of(e), Fixed(1, 0.5, 0.25), {.record_spans = false});
     EXPECT_EQ(quiet.step_ms, r.step_ms);
     EXPECT_TRUE(quiet.stages[0].spans.empty());
+    // The breakdown without the spans is that of the spans.
+    auto const parts = simulate(programs_of(e), Fixed(1, 0.5, 0.25), {.record_spans = false, .break_down = true});
+    for (std::size_t stage = 0; stage < r.stages.size(); ++stage) {
+      Breakdown const &whole = r.stages[stage].breakdown, &lean = parts.stages[stage].breakdown;
+      EXPECT_TRUE(parts.stages[stage].spans.empty());
+      EXPECT_NEAR(lean.compute_ms, whole.compute_ms, 1e-9);
+      EXPECT_NEAR(lean.exposed_comm_ms, whole.exposed_comm_ms, 1e-9);
+      EXPECT_NEAR(lean.bubble_ms, whole.bubble_ms, 1e-9);
+      for (std::size_t lane = 0; lane < static_cast<std::size_t>(Lane::size_); ++lane)
+        EXPECT_NEAR(lean.exposed_axis_ms[lane], whole.exposed_axis_ms[lane], 1e-9) << lane;
+    }
   }
 }
 
