@@ -57,6 +57,7 @@ TEST(Cases, S01_FiftyTwoHeads) {
 
 TEST(Cases, S02_QueryHeadsKvHeadsAndFfn) {
   EXPECT_EQ(legal_tp(load_model("qwen2-7b"), 28), (Degrees{1, 2, 4}));
+  EXPECT_EQ(tp_reasons("qwen2-7b", 2) + tp_reasons("qwen2-7b", 4), "");
   EXPECT_TRUE(contains(tp_reasons("qwen2-7b", 8), "does not divide 28 query heads"));
   EXPECT_TRUE(contains(tp_reasons("qwen2-7b", 7), "and 4 kv heads: neither divides the other"));
   EXPECT_TRUE(contains(tp_reasons("qwen2-7b", 14), "4 kv heads"));

@@ -203,7 +203,11 @@ TEST(Cases, E04_WhichLayersAreMoe) {
   EXPECT_FALSE(v3.is_moe_layer(2));
   EXPECT_TRUE(v3.is_moe_layer(3));
   EXPECT_EQ(moe_layers(v2), 59);
+  EXPECT_EQ(std::tuple(v2.moe->experts, v2.moe->shared_ffn_hidden / v2.moe->ffn_hidden), std::tuple(160, 2));
   EXPECT_EQ(moe_layers(load_model("qwen3-30b-a3b")), 48);
+  EXPECT_EQ(count_parameters(v3).total, 671'026'419'200);
+  EXPECT_EQ(count_parameters(v2).total, 235'741'434'880);
+  EXPECT_EQ(count_parameters(load_model("qwen3-30b-a3b")).total, 30'532'122'624);
   // One MoE layer more adds its experts, its router, attention and norms.
   ModelConfig one_less = v3;
   one_less.layers = 60;

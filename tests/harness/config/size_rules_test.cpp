@@ -59,6 +59,9 @@ TEST(Cases, C09_ByteSuffixesAreBinary) {
 
 TEST(Cases, E03_CapacityIsCappedAtTheTokens) {
   EXPECT_EQ(expert_capacity(4096, 1, 64, 16384), 4096);
+  auto const gib = [](std::int64_t rows) { return static_cast<double>(rows * 64 * 4096 * 2) / 0x1p30; };
+  EXPECT_EQ(gib(16384 * 4096 / 64), 512) << "of 64 experts' rows in bf16, uncapped";
+  EXPECT_EQ(gib(expert_capacity(4096, 1, 64, 16384)), 2);
   EXPECT_EQ(expert_capacity(4096, 1, 64, 1), 64);
   EXPECT_EQ(expert_capacity(100, 2, 64, 1.25), 4);  // ceil(1.25 * 3.125)
   Experiment e;

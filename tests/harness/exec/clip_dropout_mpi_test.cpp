@@ -62,6 +62,28 @@ TEST(ClipGrad, N03TheNormIsTheSameOnEveryCut) {
   }
 }
 
+// Case N03's numbers: squares of cut gradients that sum to 8 over all ranks and 20 of one that each rank holds make 28,
+// not 8 + 2 * 20 = 48.
+TEST(ClipGrad, N03ReplicatedGradientsCountOnce) {
+  std::int64_t const n = world().size();
+  Experiment e = small_experiment(small_llama(2), cut(1, 2, n / 2));
+  if (n > 4) return;
+  e.clip_grad = 1;
+  auto const device = make_host_device();
+  Runner runner(lower(e, world().rank()), *device, world());
+  runner.initialize(e.seed);
+  StepProgram const& p = runner.program();
+  for (Parameter const& parameter : p.parameters) {
+    std::vector<float> gradient(static_cast<std::size_t>(parameter.elements()), 0);
+    if (parameter.name == "layers.0.attention.qkv.weight") gradient[1] = 2;            // 4 on each of two
+    if (parameter.name == "layers.1.norm1.weight") gradient[0] = 2, gradient[1] = -4;  // 4 + 16
+    runner.write(parameter.gradient, gradient);
+  }
+  runner.run_optimizer(1);
+  runner.synchronize();
+  EXPECT_EQ(runner.read(p.gradient_squares).front(), 28);
+}
+
 TEST(ClipGrad, WeightsAreThoseOfTheUnshardedStep) {
   std::int64_t const n = world().size();
   for (double const clip : {0.01, 1e6}) {

@@ -1,10 +1,29 @@
 // Reports of people who choose between cuts, as the planner's own comparisons.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "harness/planner/objective.hpp"
+#include "harness/planner/plan_space.hpp"
+#include "tests/harness/planner/planned_models.hpp"
 
 namespace shardbench {
 namespace {
+
+TEST(Cases, S02_EightDevicesAreNoTpOfEightFor28Heads) {
+  PlanRequest r;
+  r.devices = 8;
+  r.base = test::base_of("qwen2-7b", 4, 128, 8);
+  r.axes = default_axes(r.base, r.devices);
+  std::set<int> tp;
+  for_each_candidate(r, [&](Candidate const& c) {
+    tp.insert(c.tp);
+    if (c.pp * c.cp == 1) {
+      EXPECT_GE(c.dp, 2);
+    }
+  });
+  EXPECT_EQ(tp, (std::set<int>{1, 2, 4}));
+}
 
 // Throughput and memory of four schedules as reported; ZB-2P, which there is no generator for, stands as zb-h1 here.
 TEST(Cases, P06_TheFastestScheduleOfAMemoryLimit) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/core/error.hpp"
 #include "tests/harness/planner/planned_models.hpp"
 
@@ -62,6 +64,9 @@ TEST(ServePlan, FourDevicesDoNotHold405b) {
   EXPECT_TRUE(four.best.empty());
   EXPECT_EQ(four.too_big, four.legal);
   EXPECT_GE(four.least_memory_bytes, 811.7e9 / 4);
+  double const weights = 2.0 * static_cast<double>(count_parameters(load_model("llama3.1-405b")).total);
+  EXPECT_EQ(weights, 2.0 * 405'853'388'800);
+  EXPECT_EQ(std::ceil(weights / 180e9), 5);
   r.devices = 8;
   ServeResult const eight = plan_serving(r, model, {.top = 1, .simulated = 1}, Objective::latency);
   ASSERT_FALSE(eight.best.empty());

@@ -99,6 +99,10 @@ TEST(Cases, X01_ZigzagBalancesCausalWork) {
   EXPECT_DOUBLE_EQ(imbalance(ShardLayout::zigzag, 3000, 4), 1);
   // (2R - 1) / R but for the diagonal, half a row of pairs.
   EXPECT_NEAR(imbalance(ShardLayout::contiguous, 3000, 4), 1.75, 1e-3);
+  EXPECT_NEAR(imbalance(ShardLayout::contiguous, 3000, 4) / (13.87 / 8.30), 1, 0.05) << "as measured, in ms";
+  std::vector<std::int64_t> contiguous;
+  for (std::int64_t rank = 0; rank < 4; ++rank) contiguous.push_back(chunk_range(2999, 4, rank).size);
+  EXPECT_EQ(contiguous, (std::vector<std::int64_t>{750, 750, 750, 749}));
 }
 
 TEST(ContextBlocks, CausalZigzagStepsAreOneRectangle) {

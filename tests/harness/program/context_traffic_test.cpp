@@ -98,18 +98,5 @@ TEST(HybridTraffic, ShardsTravelInsideTheirRanksAndSumsBetweenThem) {
   EXPECT_EQ(payload_of(p, Axis::dp, OpKind::all_reduce), 4 * elements / 4) << "a shard, once a step";
 }
 
-TEST(Cases, Z01_FullShardingMovesHalfAsMuchAgain) {
-  auto const wire = [](int stage) {
-    ParallelConfig c = cut(8, 1, 1);
-    c.zero_stage = stage;
-    StepProgram const p = lower(small_experiment(small_llama(3), c), 0);
-    double elements = 0;
-    for (Bucket const& b : p.buckets) elements += static_cast<double>(b.elements);
-    return on(counted(p), Axis::dp).wire_bytes / (4 * elements);
-  };
-  EXPECT_DOUBLE_EQ(wire(0), 2.0 * 7 / 8);
-  EXPECT_DOUBLE_EQ(wire(3), 3.0 * 7 / 8);
-}
-
 }  // namespace
 }  // namespace shardbench::test

@@ -82,6 +82,21 @@ Experiment one_expert_a_rank() {
   return e;
 }
 
+TEST(Cases, E02_CopiesOfExpertsAreThoseOfTheirOwnMesh) {
+  struct Row {
+    ParallelConfig cut;
+    std::size_t dp, edp;
+  };
+  for (Row const& row : {Row{expert_cut(1, 4, 2, 2), 1, 2}, Row{expert_cut(4, 2, 2, 8), 4, 1}}) {
+    StepProgram const p = lower(small_experiment(small_mixtral(2), row.cut), 0);
+    auto const size = [&](char const* name) {
+      return std::ranges::find(p.groups, std::string(name), &Group::name)->members.size();
+    };
+    EXPECT_EQ(size("dp"), row.dp);
+    EXPECT_EQ(size("edp"), row.edp);
+  }
+}
+
 TEST(Cases, E03_TimesOfTheBusiestRankScaleWithTheSkew) {
   Experiment e = one_expert_a_rank();
   resolve(e);
@@ -115,14 +130,15 @@ TEST(Cases, M08_ExpertActivationsFollowTopKAndTheExpertWidth) {
     auto const it = std::ranges::find_if(p.tensors, [](Tensor const& t) { return t.name.ends_with("moe.up"); });
     return it->expected_rows * static_cast<double>(it->cols) / 16;  // of a microbatch of 16 tokens
   };
-  ModelConfig model = small_qwen3_moe();
-  EXPECT_EQ(elements(model), 4 * 2 * 16) << "top_k * 2 * moe_ffn a token";
+  ModelConfig model = load_model("qwen3-30b-a3b");
+  model.layers = 1;
+  EXPECT_EQ(elements(model), 12'288) << "top 8 * 2 * 768 a token, by luck what a dense reading of 6144 gives";
   model.ffn_hidden *= 3;
-  EXPECT_EQ(elements(model), 4 * 2 * 16);
-  model.moe->top_k = 2;
-  EXPECT_EQ(elements(model), 2 * 2 * 16);
-  model.moe->ffn_hidden = 48;
-  EXPECT_EQ(elements(model), 2 * 2 * 48);
+  EXPECT_EQ(elements(model), 12'288);
+  model.moe->top_k = 4;
+  EXPECT_EQ(elements(model), 6'144);
+  model.moe->ffn_hidden = 1024;
+  EXPECT_EQ(elements(model), 8'192);
 }
 
 TEST(Moe, RanksHoldTheExpertsOnce) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "harness/simulate/simulate.hpp"
@@ -92,6 +93,8 @@ TEST(Schedule, WarmUpForwards) {
   auto const interleaved = make_schedule(ScheduleKind::interleaved, 4, 2, 8);
   for (int stage = 0; stage < 4; ++stage)
     EXPECT_EQ(warmup(interleaved, static_cast<std::size_t>(stage)), 10 - 2 * stage);
+  auto const few = make_schedule(ScheduleKind::interleaved, 4, 2, 4);
+  EXPECT_EQ(warmup(few, 0) + 1, 8) << "never more than the m * v = 8 that there are";
 }
 
 TEST(Schedule, ActivationPeak) {
@@ -141,11 +144,20 @@ TEST(Schedule, BubbleFractions) {
   EXPECT_NEAR(fraction(ScheduleKind::one_f_one_b, 8, 1, 8), 7.0 / 15, 1e-9);
   EXPECT_NEAR(fraction(ScheduleKind::interleaved, 4, 2, 8), 3.0 / 19, 1e-9);
   EXPECT_NEAR(fraction(ScheduleKind::one_f_one_b, 4, 1, 10), 3.0 / 13, 1e-9);
+  auto const s = summarize_schedule(make_schedule(ScheduleKind::interleaved, 4, 2, 8), {});
+  EXPECT_NEAR(s.bubble / s.ideal, 3.0 / (8 * 2), 1e-9) << "over useful work";
 }
 
 // Case P05.
 TEST(Schedule, FewMicrobatchesEndOrAreRefused) {
-  EXPECT_NO_THROW(summarize_schedule(make_schedule(ScheduleKind::one_f_one_b, 4, 1, 2), {}));
+  auto const few = make_schedule(ScheduleKind::one_f_one_b, 4, 1, 2);
+  for (int stage = 0; stage < 4; ++stage) {
+    auto const& order = few.order[static_cast<std::size_t>(stage)];
+    auto const backward = std::ranges::find(order, ActionKind::backward, &Action::kind);
+    EXPECT_EQ(backward - order.begin(), std::min(4 - stage - 1, 2) + (stage > 1 ? 1 : 0))
+        << "warm-up min(pp-rank-1, m)";
+  }
+  EXPECT_NO_THROW(summarize_schedule(few, {}));
   EXPECT_NO_THROW(summarize_schedule(make_schedule(ScheduleKind::interleaved, 4, 2, 10), {}));
   EXPECT_NO_THROW(summarize_schedule(make_schedule(ScheduleKind::interleaved, 4, 2, 3), {}));
   EXPECT_THROW(make_schedule(ScheduleKind::interleaved, 4, 2, 11), IllegalConfig);

@@ -124,21 +124,25 @@ TEST(GroupedGemm, HostEqualsReference) {
   }
 }
 
-/// y = x W^T with the depth cut in two, each part rounded to bf16 and then added, as a row-parallel product is.
+/// y = x W^T with the depth cut in parts, each rounded to the dtype and then added, as a row-parallel product is.
 Tensor product_of_parts(Tensor const& x, Tensor const& w, std::int64_t m, std::int64_t n, std::int64_t k,
                         std::int64_t parts) {
-  Tensor sum(Dtype::bf16, m * n), part = sum;
+  Dtype const dtype = x.dtype();
+  auto const begin = [&](Tensor const& t, std::int64_t p) {
+    return static_cast<std::byte const*>(t.data()) + p * (k / parts) * static_cast<std::int64_t>(bytes_of(dtype));
+  };
+  Tensor sum(dtype, m * n), part = sum;
   for (std::int64_t p = 0; p < parts; ++p) {
     GemmArgs args;
-    args.a = static_cast<std::byte const*>(x.data()) + p * (k / parts) * 2;
-    args.b = static_cast<std::byte const*>(w.data()) + p * (k / parts) * 2;
+    args.a = begin(x, p);
+    args.b = begin(w, p);
     args.c = p == 0 ? sum.data() : part.data();
     args.m = m, args.n = n, args.k = k / parts;
     args.lda = args.ldb = k, args.ldc = n;
     args.transpose_b = true;
-    args.input_dtype = args.output_dtype = Dtype::bf16;
+    args.input_dtype = args.output_dtype = dtype;
     run(host_kernels().gemm, args);
-    if (p > 0) run(host_kernels().add, AddArgs{sum.data(), part.data(), sum.data(), m * n, 1, Dtype::bf16});
+    if (p > 0) run(host_kernels().add, AddArgs{sum.data(), part.data(), sum.data(), m * n, 1, dtype});
   }
   return sum;
 }
@@ -150,6 +154,8 @@ TEST(Gemm, N05RowParallelProductsDifferByRoundingOnly) {
   for (std::int64_t const tp : {2, 4}) {
     Tensor const whole = product_of_parts(x, w, m, n, k, 1), cut = product_of_parts(x, w, m, n, k, tp);
     EXPECT_TRUE(close(cut, whole, unit_roundoff(Dtype::bf16) * std::sqrt(static_cast<double>(tp)) * 1.5));
+    Tensor const x32 = Tensor::random(Dtype::f32, m * k, 1), w32 = Tensor::random(Dtype::f32, n * k, 2);
+    EXPECT_TRUE(close(product_of_parts(x32, w32, m, n, k, tp), product_of_parts(x32, w32, m, n, k, 1), 1e-5));
   }
   Tensor ones(Dtype::bf16, m * k), twos(Dtype::bf16, n * k);
   for (std::int64_t i = 0; i < ones.count(); ++i) ones.set(i, i % 64 == 0 ? 1 : 0);
