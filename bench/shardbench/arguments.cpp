@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <list>
+#include <set>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
@@ -38,6 +39,21 @@ class Declaration {
       sub_->add_option(std::string(file), files_.emplace_back(), "")->required()->type_name("FILE");
   }
 
+  /// A flag is given once: of two values one would be dropped.
+  void refuse_repeats(std::vector<std::string> const& words) const {
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!words[i].starts_with("--")) continue;
+      std::size_t const equals = words[i].find('=');
+      std::string const name = words[i].substr(2, equals == std::string::npos ? equals : equals - 2);
+      bool const takes_value = std::ranges::find(names_, name) != names_.end();
+      if (!takes_value && std::ranges::find(switches_, name) == switches_.end()) continue;
+      if (std::ranges::find(repeatable_, name) == repeatable_.end() && !seen.insert(name).second)
+        throw InputError(fmt::format("--{}: given twice; a flag is given once", name));
+      if (takes_value && equals == std::string::npos) ++i;
+    }
+  }
+
   void read(Arguments& out) const {
     refuse_extras();
     out.command = command_.name;
@@ -52,6 +68,8 @@ class Declaration {
       } else if (option->get_group() == experiment_group) {
         out.fields.emplace_back(name, option->results().front());  // a switch's is "true" unless it says another
       } else if (!option->get_positional()) {
+        if (!is_switch && option->results().front().empty())
+          throw InputError(fmt::format("--{}: '' is empty; allowed: {}", name, option->get_type_name()));
         out.options[name] = is_switch ? "true" : option->results().front();
       }
     }
@@ -63,7 +81,11 @@ class Declaration {
     std::string const flag = fmt::format("--{}", name), text(help);
     CLI::Option* const option = is_switch ? sub_->add_flag(flag, text) : sub_->add_option(flag, text);
     option->group(group);
-    if (is_switch) return;
+    if (name == "mpirun-arg" || takes_several) repeatable_.emplace_back(name);
+    if (is_switch) {
+      switches_.emplace_back(name);
+      return;
+    }
     option->type_name(std::string(allowed));
     if (name == "mpirun-arg")
       option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
@@ -78,16 +100,37 @@ class Declaration {
     if (!word.starts_with("-"))
       throw InputError(fmt::format("{}: unexpected argument {}", command_.name, in_quotes(word)));
     std::string const text = word.substr(0, word.find('='));
-    std::string const near = nearest_name(text.substr(std::min(text.find_first_not_of('-'), text.size())), names_);
+    std::string const name = text.substr(std::min(text.find_first_not_of('-'), text.size()));
+    std::vector<std::string> all = names_;
+    all.insert(all.end(), switches_.begin(), switches_.end());
+    std::string const near = nearest_name(name, all), others = commands_with(name);
     throw InputError(fmt::format("{}: unknown flag for '{}'{}; `shardbench {} --help` lists them", printable(text),
-                                 command_.name, near.empty() ? "" : fmt::format(", did you mean --{}?", near),
+                                 command_.name,
+                                 !others.empty() ? fmt::format(" (a flag of {})", others)
+                                 : near.empty()  ? ""
+                                                 : fmt::format(", did you mean --{}?", near),
                                  command_.name));
+  }
+
+  /// The commands that take the flag.
+  static std::string commands_with(std::string const& flag) {
+    std::string text;
+    bool const field = std::ranges::any_of(experiment_fields(), [&](FieldInfo const& f) { return f.flag == flag; });
+    for (CommandInfo const& command : command_table()) {
+      bool const option = std::ranges::any_of(option_table(), [&](OptionInfo const& o) {
+        return o.name == flag &&
+               std::ranges::find(command.options, o.id.empty() ? o.name : o.id) != command.options.end();
+      });
+      if (!command.hidden && ((field && takes(command, flag)) || option))
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", command.name);
+    }
+    return text;
   }
 
   CommandInfo const& command_;
   CLI::App* sub_ = nullptr;
   std::list<std::string> files_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_, switches_, repeatable_;
 };
 
 std::string one_line(std::string text) {
@@ -112,6 +155,7 @@ CommandLine parse_command_line(int argc, char const* const* argv) {
     if (first == command.name || (first.starts_with("-") && !command.hidden))
       declared.emplace_back(std::piecewise_construct, std::forward_as_tuple(command.name),
                             std::forward_as_tuple(app, command));
+  if (!first.starts_with("-")) declared.front().second.refuse_repeats(line.arguments.words);
   try {
     app.parse(argc, argv);
   } catch (CLI::CallForHelp const&) {

@@ -5,6 +5,7 @@
 #include "bench/shardbench/calibrate_logs.hpp"
 #include "bench/shardbench/calibrate_machine.hpp"
 #include "bench/shardbench/commands.hpp"
+#include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -12,12 +13,20 @@ namespace shardbench {
 int calibrate_command(Arguments const& arguments) {
   bool const logs = arguments.lists.contains("nccl-log"), topologies = arguments.lists.contains("topo");
   if (!logs && !topologies) {
-    if (arguments.has("system") || arguments.has("link"))
-      throw InputError("calibrate: --system and --link go with --nccl-log");
+    for (char const* const flag : {"system", "link"})
+      if (arguments.has(flag))
+        throw InputError(fmt::format("--{}: {} given; only with --nccl-log", flag, in_quotes(arguments.option(flag))));
     if (!arguments.has("out"))
       throw InputError("calibrate: nothing to do; give --out FILE.yaml, --nccl-log FILE... or --topo FILE...");
     return calibrate_machine(arguments);
   }
+  if (!arguments.mpirun_arguments.empty())
+    throw InputError("--mpirun-arg: not with --nccl-log or --topo, which start no ranks");
+  if (!logs)
+    for (char const* const flag : {"out", "system", "link"})
+      if (arguments.has(flag))
+        throw InputError(fmt::format("--{}: {} given; only with --nccl-log, not with --topo alone", flag,
+                                     in_quotes(arguments.option(flag))));
   if (!arguments.fields.empty())
     throw InputError(
         fmt::format("--{}: not with --nccl-log or --topo, which measure nothing", arguments.fields.front().first));

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "bench/shardbench/child_job.hpp"
 #include "bench/shardbench/job.hpp"
 #include "bench/shardbench/launcher.hpp"
 #include "bench/shardbench/outputs.hpp"
@@ -104,6 +105,7 @@ int calibrate_machine(Arguments const& arguments) {
   if (!arguments.option("out").ends_with(".yaml"))
     throw InputError(
         fmt::format("--out: {} does not end in .yaml, as a system profile does", in_quotes(arguments.option("out"))));
+  if (!launched_as_job()) check_mpirun_arguments(arguments.mpirun_arguments, e.ranks);
   if (launched_as_job() || e.ranks <= 1) {
     if (speaks_for_job()) check_text_file("out", arguments.option("out"));
     return calibrate_here(arguments, e, e.precision);

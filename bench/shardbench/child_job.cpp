@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -36,9 +37,9 @@ std::array<int, 2> make_pipe() {
   return ends;
 }
 
-/// The line that tells most: the program's own, else mpirun's about a signal, else the last.
+/// The line that tells most: the program's own, else mpirun's about its arguments or a signal, else the last.
 std::string telling_line(std::string const& text) {
-  std::string last, own, signal;
+  std::string last, own, mpirun, signal;
   for (std::size_t start = 0; start < text.size();) {
     std::size_t const end = std::min(text.find('\n', start), text.size());
     std::string const line = text.substr(start, end - start);
@@ -46,9 +47,10 @@ std::string telling_line(std::string const& text) {
     if (line.find_first_not_of(" -*\t") == line.npos) continue;
     last = line;
     if (line.starts_with("shardbench: ") && own.empty()) own = line.substr(12);
+    if (line.starts_with("mpirun: Error: ") && mpirun.empty()) mpirun = line.substr(15);
     if (line.find("Signal: ") != line.npos && signal.empty()) signal = line.substr(line.find("Signal: "));
   }
-  return !own.empty() ? own : !signal.empty() ? signal : last;
+  return !own.empty() ? own : !mpirun.empty() ? mpirun : !signal.empty() ? signal : last;
 }
 
 }  // namespace
@@ -149,6 +151,24 @@ std::string ChildJob::problem() const {
                             : fmt::format("exit status {}", WEXITSTATUS(*status_));
   std::string const said = telling_line(err_text_);
   return said.empty() ? how : fmt::format("{} ({})", said, how);
+}
+
+void check_mpirun_arguments(std::vector<std::string> const& arguments, std::int64_t ranks) {
+  if (arguments.empty()) return;
+  std::string const given = in_quotes(fmt::format("{}", fmt::join(arguments, " ")));
+  if (ranks <= 1)
+    throw InputError(fmt::format("--mpirun-arg: {} given; one rank needs no mpirun (legal: 2 ranks and more)", given));
+  Launch launch = launch_of(2, arguments, {});
+  launch.words.back() = "true";  // instead of this program
+  ChildJob job(launch);
+  constexpr double patience = 60;
+  std::string line;
+  ChildJob::Event event = ChildJob::Event::line;
+  while (event == ChildJob::Event::line) event = job.next(patience, line);
+  if (event != ChildJob::Event::ended)
+    throw InputError(fmt::format("--mpirun-arg: {}: mpirun did not end in {} s", given, patience));
+  if (std::string const problem = job.problem(); !problem.empty())
+    throw InputError(fmt::format("--mpirun-arg: {} is refused by mpirun: {}", given, problem));
 }
 
 }  // namespace shardbench

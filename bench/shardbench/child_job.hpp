@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/shardbench/launcher.hpp"
 
@@ -35,6 +36,10 @@ class ChildJob {
   std::string out_text_, err_text_;
   std::optional<int> status_;
 };
+
+/// Throws InputError where no mpirun would take the arguments that it was given: one rank needs none, and mpirun itself
+/// is asked, with a program that does nothing.
+void check_mpirun_arguments(std::vector<std::string> const& arguments, std::int64_t ranks);
 
 /// SIGINT and SIGTERM set a flag from here on; interrupted() reads it.
 void watch_for_interrupt();

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "bench/shardbench/commands.hpp"
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
@@ -56,6 +59,21 @@ std::span<OptionInfo const> option_table() {
   return table;
 }
 
+namespace {
+
+/// What says which step it is: all but what only an execution knows.
+std::vector<std::string_view> step_fields() {
+  constexpr std::array<std::string_view, 14> of_runs{
+      "device", "attention",          "nccl-algo", "nccl-proto",     "nccl-channels", "share-gpu", "cuda-graph",
+      "check",  "verify-collectives", "warmup",    "max-iterations", "max-seconds",   "target-ci", "seed"};
+  std::vector<std::string_view> flags;
+  for (FieldInfo const& field : experiment_fields())
+    if (std::ranges::find(of_runs, field.flag) == of_runs.end()) flags.push_back(field.flag);
+  return flags;
+}
+
+}  // namespace
+
 std::span<CommandInfo const> command_table() {
   static std::vector<CommandInfo> const table{
       {"models", "the models that ship: sizes and parameters", "shardbench models", {}, {}, {}, models_command},
@@ -70,7 +88,7 @@ std::span<CommandInfo const> command_table() {
       {"describe",
        "parameters, FLOPs, bytes on each axis and memory of one configuration; no hardware",
        "shardbench describe --model llama3.1-8b --tp 8 --dp 4 --seq 4096 --global-batch 32",
-       {"*"},
+       step_fields(),
        {"out", "json"},
        {},
        describe_command},
@@ -94,7 +112,7 @@ std::span<CommandInfo const> command_table() {
        "shardbench simulate --model llama3.1-405b --tp 8 --pp 16 --dp 128 --seq 8192 --global-batch 2048 --precision "
        "bf16 "
        "--sequence-parallel --system h100-sxm --stack te-2025",
-       {"*"},
+       step_fields(),
        {"system", "stack", "out", "json", "trace"},
        {},
        simulate_command},

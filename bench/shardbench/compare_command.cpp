@@ -19,6 +19,10 @@ int compare_command(Arguments const& arguments) {
   for (std::string const& line : table_lines(rows)) fmt::print("{}\n", line);
   fmt::print("{} compared; {} only in A, {} only in B. Below 1, B is faster.\n", comparison.rows.size(),
              comparison.only_in_a, comparison.only_in_b);
+  if (comparison.without_time > 0) fmt::print("{}: no step time\n", counted(comparison.without_time, "row"));
+  if (comparison.repeated_in_a + comparison.repeated_in_b > 0)
+    fmt::print("{} of A and {} of B: a later row of the same configuration, source and place counts instead\n",
+               counted(comparison.repeated_in_a, "row"), counted(comparison.repeated_in_b, "row"));
   return 0;
 }
 

@@ -134,7 +134,7 @@ int describe_command(Arguments const& arguments) {
     print_description(d);
   ReportRow row = start_row(d.experiment, Source::counted);
   if (d.totals) set_totals(row, *d.totals);
-  row.reason = d.not_counted;
+  if (!d.not_counted.empty()) row.reason += (row.reason.empty() ? "" : "; ") + d.not_counted;
   if (d.totals)
     for (std::size_t a = 0; a < axis_count; ++a)
       if (d.totals->traffic[a].calls > 0)

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "harness/sharding/strategy.hpp"
+#include "kernels/core/error.hpp"
 
 namespace shardbench {
 
@@ -17,8 +18,22 @@ Experiment resolved_experiment(Arguments const& arguments) {
   return e;
 }
 
+void note_default_model(Experiment const& experiment) {
+  if (!experiment.given.contains("model"))
+    fmt::print(stderr, "shardbench: note: no --model given: {}\n", experiment.model_name);
+}
+
 void print_warnings(Experiment const& experiment) {
-  for (std::string const& line : warnings(experiment)) fmt::print(stderr, "shardbench: warning: {}\n", line);
+  note_default_model(experiment);
+  for (std::string const& line : warnings(experiment)) fmt::print(stderr, "shardbench: note: {}\n", line);
+}
+
+void refuse_flags_of_runs(Experiment const& experiment) {
+  for (char const* const flag : {"check", "verify-collectives", "cuda-graph", "share-gpu", "nccl-algo", "nccl-proto",
+                                 "nccl-channels", "max-iterations", "max-seconds", "target-ci"})
+    if (experiment.given.contains(flag))
+      throw InputError(fmt::format("--{}: {} given; not with --source replayed, whose ranks never run together", flag,
+                                   field_text(experiment, flag)));
 }
 
 }  // namespace shardbench

@@ -1,10 +1,13 @@
 #include "bench/shardbench/outputs.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -51,8 +54,11 @@ void check_text_file(std::string const& flag, std::string const& path, std::stri
     throw InputError(fmt::format("--{}: {} is not a file", flag, path));
   if (!fs::is_directory(folder, ignored))
     throw InputError(fmt::format("--{}: {} cannot be written: there is no folder {}", flag, path, folder.string()));
-  if (access(exists ? path.c_str() : folder.c_str(), W_OK) != 0)
-    throw InputError(fmt::format("--{}: {} cannot be written", flag, path));
+  // Only opening it tells: permissions do not bind root, and a disk may be read-only.
+  int const file = open(path.c_str(), O_WRONLY | O_CLOEXEC | (exists ? 0 : O_CREAT | O_EXCL), 0644);
+  if (file < 0) throw InputError(fmt::format("--{}: {} cannot be written ({})", flag, path, std::strerror(errno)));
+  close(file);
+  if (!exists) unlink(path.c_str());
 }
 
 void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops) {
@@ -73,6 +79,7 @@ ReportRow start_row(Experiment const& experiment, Source source) {
   row.run_id = new_run_id();
   row.source = source;
   row.experiment = experiment;
+  row.reason = fmt::format("{}", fmt::join(warnings(experiment), "; "));
   row.command =
       fmt::format("shardbench {} {}", source == Source::counted ? "describe" : "run", command_flags(experiment));
   return row;

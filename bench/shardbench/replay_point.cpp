@@ -17,8 +17,11 @@ std::optional<ReplayOptions> replay_options(Arguments const& arguments) {
   if (source != "measured" && source != "replayed")
     throw InputError(fmt::format("--source: {} is not measured or replayed", in_quotes(source)));
   if (source == "measured") {
-    if (arguments.has("system") || arguments.has("stack"))
-      throw InputError("--system: only with --source replayed; a measurement takes the machine it is on");
+    for (char const* const flag : {"system", "stack"})
+      if (arguments.has(flag))
+        throw InputError(
+            fmt::format("--{}: {} given; only with --source replayed, a measurement takes the machine it is on", flag,
+                        in_quotes(arguments.option(flag))));
     return std::nullopt;
   }
   if (!arguments.has("system"))

@@ -24,12 +24,17 @@ void set_gpu_utilization(ReportRow& row) {
   set_utilization(row, peak, peaks->source);
 }
 
+void add_remark(ReportRow& row, std::string const& remark) {
+  if (remark.empty()) return;
+  row.reason += (row.reason.empty() ? "" : "; ") + remark;
+}
+
 void set_verdict(ReportRow& row, Measurement const& m) {
   ParallelConfig const& cut = row.experiment.parallel;
   std::int64_t const kv_heads = row.experiment.model.kv_heads;
   if (cut.tp > kv_heads && kv_heads > 0)
-    row.reason =
-        fmt::format("each of the {} kv heads is held by {} tensor-parallel ranks", kv_heads, cut.tp / kv_heads);
+    add_remark(row,
+               fmt::format("each of the {} kv heads is held by {} tensor-parallel ranks", kv_heads, cut.tp / kv_heads));
   if (!m.parity) return;
   row.max_rel_error = m.parity->max_rel_error;
   if (m.parity->passed()) return;
@@ -55,15 +60,11 @@ void set_place(ReportRow& row, Job& job) {
   row.clock_mhz.reset();  // the CPU's
   // What was asked for by flags, before whatever else the environment has.
   std::string const asked = text_of(nccl_options_of(row.experiment), row.experiment.share_gpu);
-  if (!asked.empty()) row.comm_options = asked + (row.comm_options.empty() ? "" : " ") + row.comm_options;
+  if (!asked.empty() && job.world().size() > 1)
+    row.comm_options = asked + (row.comm_options.empty() ? "" : " ") + row.comm_options;
 }
 
 namespace {
-
-void add_remark(ReportRow& row, std::string const& remark) {
-  if (remark.empty()) return;
-  row.reason += (row.reason.empty() ? "" : "; ") + remark;
-}
 
 void set_state(ReportRow& row, DeviceState const& state) {
   if (state.clock_mhz) row.clock_mhz = state.clock_mhz;

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "bench/shardbench/child_job.hpp"
 #include "bench/shardbench/commands.hpp"
 #include "bench/shardbench/experiment_of.hpp"
 #include "bench/shardbench/launcher.hpp"
@@ -113,11 +114,12 @@ int run_here(Arguments const& arguments, Experiment const& e) {
 /// One process stands for all ranks: what it runs itself is compute, and no launcher is needed.
 int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions const& options) {
   if (arguments.has("trace")) throw InputError("--trace: not with --source replayed, whose ranks never ran together");
-  if (e.check) throw InputError("--check: not with --source replayed, whose values mean nothing");
+  refuse_flags_of_runs(e);
   Job job;
   if (job.world().size() != 1)
     throw InputError(
         fmt::format("--source replayed: runs as one process, the launcher started {}", job.world().size()));
+  print_warnings(e);
   try {
     PointResult const result = replay_point(job, e, options);
     append_result(arguments.option("out"), result.row, result.ops);
@@ -137,10 +139,12 @@ int run_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
   check_device(e);
   if (std::optional<ReplayOptions> const replay = replay_options(arguments)) {
+    if (!launched_as_job()) check_mpirun_arguments(arguments.mpirun_arguments, 1);
     check_outputs(arguments.option("out"));
     return replay_here(arguments, e, *replay);
   }
   bool const launched = launched_as_job();
+  if (!launched) check_mpirun_arguments(arguments.mpirun_arguments, e.ranks);
   if (!launched || speaks_for_job()) {
     check_outputs(arguments.option("out"));
     if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));

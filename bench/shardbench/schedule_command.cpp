@@ -130,6 +130,17 @@ void print_summary(PipelineSchedule const& schedule) {
              fmt::join(summary.activation_peak, " "));
 }
 
+/// The schedule that is drawn; what it cannot be drawn with is refused by the rules of a cut, for layers enough.
+ScheduleKind played(Experiment& e) {
+  if (e.parallel.vpp > 1 && !e.given.contains("schedule")) e.parallel.schedule = ScheduleKind::interleaved;
+  ModelConfig layers;
+  layers.name = "it", layers.layers = std::int64_t{1} << 40, layers.heads = layers.kv_heads = layers.ffn_hidden = 1;
+  std::vector<std::string> reasons = contradictions(e);
+  if (reasons.empty()) reasons = illegal_reasons(layers, e.parallel);
+  if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));
+  return e.parallel.schedule;
+}
+
 }  // namespace
 
 int schedule_command(Arguments const& arguments) {
@@ -140,14 +151,13 @@ int schedule_command(Arguments const& arguments) {
       arguments.has("microbatches") ? parse_integer("microbatches", arguments.option("microbatches"), 1, 4096) : 8;
   if (e.parallel.pp > 1024)
     throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
-  ScheduleKind const kind = e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b
-                                ? ScheduleKind::interleaved
-                                : e.parallel.schedule;
+  ScheduleKind const kind = played(e);
   PipelineSchedule const schedule = make_schedule(kind, e.parallel.pp, e.parallel.vpp, microbatches);
   fmt::print(
-      "{}: {} stages, {} chunk{} each, {} microbatches; a backward takes two forwards (input and weight gradient one "
+      "{}: {} stage{}, {} chunk{} each, {} microbatch{}; a backward takes two forwards (input and weight gradient one "
       "each)\n\n",
-      to_string(kind), schedule.stages, schedule.chunks, schedule.chunks == 1 ? "" : "s", schedule.microbatches);
+      to_string(kind), schedule.stages, schedule.stages == 1 ? "" : "s", schedule.chunks,
+      schedule.chunks == 1 ? "" : "s", schedule.microbatches, schedule.microbatches == 1 ? "" : "es");
   std::vector<std::string> const grid = grid_lines(schedule);
   if (grid.empty()) fmt::print("{}", to_text(schedule));
   for (std::string const& line : grid) fmt::print("{}\n", line);

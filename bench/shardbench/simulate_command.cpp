@@ -102,7 +102,7 @@ void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memo
       bytes_text(memory.parameter_bytes), bytes_text(memory.gradient_bytes), bytes_text(memory.optimizer_bytes),
       bytes_text(memory.buffer_bytes), bytes_text(memory.activation_bytes), bytes_text(memory.temporary_bytes),
       bytes_text(memory.reserved_bytes));
-  if (!r.reason.empty()) fmt::print("problem   {}\n", r.reason);
+  if (!r.reason.empty()) fmt::print("{:<10}{}\n", r.outcome == Outcome::passed ? "note" : "problem", r.reason);
   if (!memory.fits() && change.empty()) fmt::print("change    no single knob makes it fit; use more ranks\n");
 }
 
@@ -125,6 +125,7 @@ int simulate_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
   check_outputs(arguments.option("out"));
   if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
+  print_warnings(e);
 
   Prediction const prediction = predict_step(e, model);
   MemoryFit const memory = memory_fit(prediction.programs, model.system(), model.stack());

@@ -20,8 +20,9 @@ void set_memory(ReportRow& row, MemoryFit const& m) {
   std::string largest;
   for (auto const& [name, bytes] : m.largest)
     largest += fmt::format("{}{} {}", largest.empty() ? "" : ", ", name, bytes_text(static_cast<double>(bytes)));
-  row.reason = fmt::format("out of memory: stage {} needs {} of {} (largest: {})", m.stage, bytes_text(m.needed_bytes),
-                           bytes_text(m.capacity_bytes), largest);
+  std::string const remarks = row.reason.empty() ? "" : "; " + row.reason;
+  row.reason = fmt::format("out of memory: stage {} needs {} of {} (largest: {}){}", m.stage,
+                           bytes_text(m.needed_bytes), bytes_text(m.capacity_bytes), largest, remarks);
 }
 
 }  // namespace

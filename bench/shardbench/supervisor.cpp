@@ -132,7 +132,7 @@ void Supervisor::give_up(std::size_t index, Outcome outcome, std::string const& 
   ReportRow row = start_row(points_[index].experiment, options_.replay.empty() ? Source::measured : Source::replayed);
   row.outcome = outcome;
   row.command = points_[index].command;
-  row.reason = reason;
+  row.reason = reason + (row.reason.empty() ? "" : "; " + row.reason);
   // No rank is left to ask for its MPI and BLAS.
   set_fingerprint(row, take_fingerprint("", ""), row.experiment.ranks);
   append_result(options_.out, row, {});

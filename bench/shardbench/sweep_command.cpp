@@ -6,6 +6,7 @@
 
 #include "bench/shardbench/child_job.hpp"
 #include "bench/shardbench/commands.hpp"
+#include "bench/shardbench/experiment_of.hpp"
 #include "bench/shardbench/outputs.hpp"
 #include "bench/shardbench/point_worker.hpp"
 #include "bench/shardbench/progress.hpp"
@@ -52,7 +53,17 @@ class Sweep {
       if (point.skipped.empty()) check_device(point.experiment);
     outcomes_.resize(points_.size());
     rows_.resize(points_.size());
+    for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = false;
     if (arguments.has("resume")) leave_out_done();
+    check_replayed();
+  }
+
+  /// Of the points that are legal.
+  std::int64_t most_ranks() const {
+    std::int64_t most = 0;
+    for (SweepPoint const& point : points_)
+      if (point.skipped.empty()) most = std::max(most, point.experiment.ranks);
+    return replay_ ? 1 : most;
   }
 
   /// Points that are to run, by index; the illegal ones get their rows here.
@@ -93,9 +104,11 @@ class Sweep {
     std::int64_t const size = job.world().size();
     for (SweepPoint& point : points_)
       if (point.skipped.empty() && point.experiment.ranks != size)
-        point.skipped = fmt::format("uses {} ranks, the launcher started {}", point.experiment.ranks, size);
+        point.skipped = fmt::format("uses {}, the launcher started {}",
+                                    counted(static_cast<std::size_t>(point.experiment.ranks), "rank"), size);
     share_done_before(job);
     std::vector<std::size_t> const runnable = start(job.first());
+    if (job.first()) announce(runnable.size());
     Progress progress(human_, runnable.size());
     for (std::size_t const i : runnable) {
       FinishedPoint const finished = finish_point(job, points_[i].experiment);
@@ -108,6 +121,12 @@ class Sweep {
   }
 
  private:
+  /// One process stands for all ranks, its values mean nothing and it takes what times it needs.
+  void check_replayed() const {
+    if (!replay_) return;
+    for (SweepPoint const& point : points_) refuse_flags_of_runs(point.experiment);
+  }
+
   void leave_out_done() {
     std::set<std::string> const commands = out_.empty() ? std::set<std::string>() : commands_in(out_);
     for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = commands.contains(points_[i].command);
@@ -141,9 +160,21 @@ class Sweep {
   void announce(std::size_t runnable) const {
     std::size_t done = 0;
     for (auto const& [index, yes] : done_before_) done += yes ? 1 : 0;
-    fmt::print(human_, "{} points: {} to run, {} not legal here{}\n", points_.size(), runnable,
+    fmt::print(human_, "{}: {} to run, {} not legal here{}\n", counted(points_.size(), "point"), runnable,
                points_.size() - runnable - done, done > 0 ? fmt::format(", {} already in {}", done, out_) : "");
     std::fflush(human_);
+    print_notes();
+  }
+
+  /// What rows say as remarks, once for all points.
+  void print_notes() const {
+    note_default_model(points_.front().experiment);
+    std::map<std::string, std::size_t> notes;
+    for (std::size_t i = 0; i < points_.size(); ++i)
+      if (points_[i].skipped.empty() && !done_before_.at(i))
+        for (std::string const& line : warnings(points_[i].experiment)) ++notes[line];
+    for (auto const& [line, count] : notes)
+      fmt::print(stderr, "shardbench: note: {} ({})\n", line, counted(count, "point"));
   }
 
   int exit_code() const {
@@ -214,6 +245,7 @@ int sweep_command(Arguments const& arguments) {
     throw InputError("--resume: needs --out, the file to go on from");
   if (speaks_for_job()) check_outputs(arguments.option("out"));
   Sweep sweep(arguments);
+  if (!launched_as_job()) check_mpirun_arguments(arguments.mpirun_arguments, sweep.most_ranks());
   return launched_as_job() ? sweep.join() : sweep.supervise();
 }
 

@@ -77,7 +77,8 @@ std::string line_of_point(std::size_t index, Experiment const& e) {
   std::string line = std::to_string(index);
   for (FieldInfo const& field : experiment_fields()) {
     std::string const text = field_text(e, field.flag);
-    if (text != field_text(defaults, field.flag)) line += fmt::format("{}{}={}", separator, field.flag, text);
+    if (text != field_text(defaults, field.flag) || e.given.contains(field.flag))
+      line += fmt::format("{}{}={}", separator, field.flag, text);
   }
   return line;
 }

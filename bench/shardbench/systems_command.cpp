@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/shardbench/commands.hpp"
 #include "bench/shardbench/text.hpp"
 #include "harness/config/system_profile.hpp"
@@ -35,7 +37,9 @@ int systems_command(Arguments const&) {
   fmt::print(
       "\npeaks are dense TFLOP/s; every number's source is in bench/systems/NAME.yaml, and --system takes such a "
       "file\n\n");
-  for (std::string const& name : stack_names()) fmt::print("{:<20}{}\n", name, load_stack(name).description);
+  std::size_t width = 0;
+  for (std::string const& name : stack_names()) width = std::max(width, name.size());
+  for (std::string const& name : stack_names()) fmt::print("{:<{}}  {}\n", name, width, load_stack(name).description);
   return 0;
 }
 

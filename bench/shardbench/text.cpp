@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 
 namespace shardbench {
 namespace {
@@ -44,6 +43,10 @@ std::vector<std::string> table_lines(std::vector<std::vector<std::string>> const
     lines.push_back(std::move(line));
   }
   return lines;
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::string one_line(std::string text) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "harness/config/parallel_config.hpp"
@@ -77,6 +78,13 @@ void add_experts(ModelConfig const& model, ParallelConfig const& p, Reasons& rea
                                 p.pp, group, world, legal.empty() ? "none (change etp or pp)" : list_text(legal)));
 }
 
+/// Model chunks of a stage under a schedule that takes no vpp.
+std::int64_t chunks_of(ScheduleKind schedule) {
+  ParallelConfig alone;
+  alone.schedule = schedule;
+  return chunks_per_rank(alone);
+}
+
 void add_pipeline(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
   if (p.pp > model.layers)
     reasons.push_back(fmt::format("pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers));
@@ -85,8 +93,9 @@ void add_pipeline(ModelConfig const& model, ParallelConfig const& p, Reasons& re
                                   p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers,
                                   model.layers / chunks_per_rank(p)));
   if (p.vpp > 1 && p.schedule != ScheduleKind::interleaved)
-    reasons.push_back(fmt::format("vpp: {} given, schedule {} has its own chunks; legal: 1 (or schedule interleaved)",
-                                  p.vpp, to_string(p.schedule)));
+    reasons.push_back(
+        fmt::format("vpp: {} given, schedule {} has {} chunk{} a stage; legal: 1, or schedule interleaved", p.vpp,
+                    to_string(p.schedule), chunks_of(p.schedule), chunks_of(p.schedule) == 1 ? "" : "s"));
   if (p.vpp > 1 && p.pp == 1) reasons.push_back(fmt::format("vpp: {} given with pp 1; legal: 1, or pp >= 2", p.vpp));
   if (p.schedule == ScheduleKind::interleaved && p.vpp == 1)
     reasons.push_back("schedule: interleaved needs vpp >= 2, 1 given");
@@ -144,6 +153,13 @@ void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reaso
   if (p.recompute_layers > 0 && p.recompute == Recompute::none)
     reasons.push_back(fmt::format("recompute-layers: {} given with recompute none; legal with selective or full",
                                   p.recompute_layers));
+  if (std::int64_t const chunks = model_chunks(p); p.recompute_layers > 0 && chunks <= model.layers) {
+    std::int64_t const most = std::ranges::max(split_layers(model.layers, chunks));
+    if (p.recompute_layers > most)
+      reasons.push_back(
+          fmt::format("recompute-layers: {} given, a chunk has {} of the {} layers at most; legal: 1 to {}",
+                      p.recompute_layers, most, model.layers, most));
+  }
   if (p.cp > 1 && p.cp_method == CpMethod::ulysses) add_ulysses(model, p, reasons);
 }
 
@@ -183,7 +199,8 @@ std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfi
   for (std::int64_t const degree : {p.dp, p.tp, p.pp, p.cp}) product *= static_cast<double>(degree);
   if (product > 1e9) return {fmt::format("ranks: dp*tp*pp*cp = {:.3g}; at most 1e9", product)};
   if (model.yolo) {
-    for (auto const& [name, value] : {std::pair{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}})
+    for (auto const& [name, value] :
+         {std::pair{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}, {"etp", p.etp}, {"vpp", p.vpp}})
       if (value > 1)
         reasons.push_back(fmt::format("{}: {} given, {} is cut over data only; legal: 1", name, value, model.name));
     if (p.zero_stage == 3 && p.dp > 1)

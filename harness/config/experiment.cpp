@@ -210,16 +210,6 @@ std::string_view to_string(RoutingKind routing) {
   return names.at(static_cast<std::size_t>(routing));
 }
 
-std::vector<std::string> warnings(Experiment const& e) {
-  if (!e.model.moe || e.capacity == 0) return {};
-  MoeConfig const& moe = *e.model.moe;
-  if (e.capacity * static_cast<double>(moe.top_k) < static_cast<double>(moe.experts)) return {};
-  return {
-      fmt::format("capacity: {} x top {} is at least the {} experts, so every expert may take every token and none "
-                  "is dropped; 0 says the same",
-                  e.capacity, moe.top_k, moe.experts)};
-}
-
 std::string_view to_string(DeviceKind device) {
   constexpr std::array<std::string_view, 4> names{"auto", "cpu", "cuda", "cuda-emulated"};
   static_assert(names.size() == static_cast<std::size_t>(DeviceKind::size_));
@@ -247,8 +237,6 @@ std::vector<std::string> illegal_reasons(Experiment const& e) {
   check_prediction(e, reasons);
   check_routing(e, reasons);
   check_fp8(e, reasons);
-  if (e.ranks == 1 && (e.nccl_algo != "auto" || e.nccl_proto != "auto" || e.nccl_channels != 0))
-    reasons.push_back(fmt::format("{}: one rank has nobody to talk to; legal: auto, and 0 channels", gpu_only_flag(e)));
   return reasons;
 }
 
@@ -263,12 +251,13 @@ void resolve(Experiment& e) {
   cut_layers(e);
   set_images(e);
   fill_seq(e);
-  // vpp has no other meaning than this schedule; any other choice of the user stays and is checked.
-  if (e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b)
+  // vpp has no other meaning than this schedule; any choice of the user stays and is checked.
+  if (e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b && !e.given.contains("schedule"))
     e.parallel.schedule = ScheduleKind::interleaved;
   if (e.global_batch == 0) e.global_batch = e.micro_batch * e.parallel.dp;
   if (e.phase == PhaseKind::decode && e.context == 0) e.context = e.seq - 1;
-  Reasons const early = illegal_reasons(e.model, e.parallel);
+  Reasons early = contradictions(e);
+  if (early.empty()) early = illegal_reasons(e.model, e.parallel);
   if (e.ranks == 0 && early.empty()) e.ranks = e.parallel.ranks();
   Reasons const reasons = early.empty() ? illegal_reasons(e) : early;
   if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));

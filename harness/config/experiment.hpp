@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,12 +59,14 @@ struct Experiment {
   double max_seconds = 10;   ///< cap of the timed iterations
   double target_ci_pct = 3;  ///< stop when the 95% interval of the median is this narrow
   std::uint64_t seed = 1234;
+  std::set<std::string, std::less<>> given;  ///< flags that set_field() set: what was asked for, a default's value too
 
   std::int64_t microbatches() const { return global_batch / (micro_batch * parallel.dp); }
 };
 
-/// Sets one field from text, by the name of its flag without dashes ("tp", "micro-batch", "layers", ...): the command
-/// line and the YAML files both come through here. Throws InputError: flag, value, what is allowed.
+/// Sets one field from text, by the name of its flag without dashes ("tp", "micro-batch", "layers", ...), and notes it
+/// as given: the command line and the YAML files both come through here. Throws InputError: flag, value, what is
+/// allowed.
 void set_field(Experiment& experiment, std::string_view flag, std::string_view value);
 
 /// One row of the table of fields, for --help and for the command column.
@@ -86,8 +89,14 @@ std::string gpu_only_flag(Experiment const& experiment);
 /// phase.
 std::vector<std::string> illegal_reasons(Experiment const& experiment);
 
-/// What is legal and yet hardly meant, a line each: a capacity that no token can exceed (case E03).
+/// What is legal and yet hardly meant, a line each: a capacity that no token can exceed (case E03), and knobs of an
+/// axis that has one rank here, which are played and change nothing. Lists over an axis with such a knob stay usable
+/// so.
 std::vector<std::string> warnings(Experiment const& experiment);
+
+/// Flags that were given and contradict each other: a detail of what is off, or a schedule with chunks of another one.
+/// Part of resolve(); an experiment whose members were set directly asked for nothing.
+std::vector<std::string> contradictions(Experiment const& experiment);
 
 /// Fills what was left open (seq, global_batch, ranks, schedule from vpp) from the model and checks every rule.
 /// Throws InputError for bad values and IllegalConfig for cuts that the model or the rank count does not allow.
@@ -96,6 +105,10 @@ void resolve(Experiment& experiment);
 
 /// The flags that reproduce this experiment (only those that differ from the defaults), parseable by set_field.
 std::string command_flags(Experiment const& experiment);
+
+/// The experiment of a command line whose flags command_flags() wrote, resolved; words that are no flags of an
+/// experiment are passed over. Throws InputError for values that are not allowed, IllegalConfig as resolve() does.
+Experiment experiment_of_command(std::string_view command);
 
 /// A list of values per flag: the cross product is the sweep, in order of the flags as given, last fastest.
 struct SweepAxes {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
@@ -125,8 +126,9 @@ void add_cut_fields(std::vector<Field>& t) {
   t.push_back(choice("schedule", "pipeline schedule", all_of<ScheduleKind>(), SB_FIELD(parallel.schedule)));
   t.push_back(choice("recompute", "activations computed again in the backward pass", all_of<Recompute>(),
                      SB_FIELD(parallel.recompute)));
-  t.push_back(integer("recompute-layers", "layers per stage that recompute; all when not given", 1, degree_limit,
-                      SB_FIELD(parallel.recompute_layers)));
+  t.push_back(integer("recompute-layers",
+                      "layers of each model chunk (a stage has vpp of them) that recompute; all when not given", 1,
+                      degree_limit, SB_FIELD(parallel.recompute_layers)));
   t.push_back(
       path("strategy", "path of a strategy YAML", "weight placements of your own", SB_FIELD(parallel.strategy)));
 }
@@ -262,10 +264,47 @@ std::string shell_word(std::string const& text) {
   return result;
 }
 
+/// Words as a POSIX shell reads what shell_word() wrote.
+std::vector<std::string> shell_words(std::string_view line) {
+  std::vector<std::string> words;
+  bool quoted = false, open = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    char const c = line[i];
+    if (c == ' ' && !quoted) {
+      open = false;
+      continue;
+    }
+    if (!std::exchange(open, true)) words.emplace_back();
+    if (c == '\'')
+      quoted = !quoted;
+    else if (c == '\\' && !quoted && i + 1 < line.size())
+      words.back() += line[++i];
+    else
+      words.back() += c;
+  }
+  return words;
+}
+
 }  // namespace
+
+Experiment experiment_of_command(std::string_view command) {
+  Experiment e;
+  std::vector<std::string> const words = shell_words(command);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    auto const field = std::ranges::find_if(table(), [&](Field const& f) { return words[i] == "--" + f.flag; });
+    if (field == table().end()) continue;
+    if (field->is_switch)
+      set_field(e, field->flag, "true");
+    else if (i + 1 < words.size())
+      set_field(e, field->flag, words[++i]);
+  }
+  resolve(e);
+  return e;
+}
 
 void set_field(Experiment& experiment, std::string_view flag, std::string_view value) {
   find_field(flag).set(experiment, value);
+  experiment.given.emplace(flag);
 }
 
 std::vector<FieldInfo> experiment_fields() {

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/yaml_value.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -27,7 +30,7 @@ class SpecReader {
 
  private:
   [[noreturn]] void fail(YAML::Node const& node, std::string_view problem) const {
-    throw InputError(fmt::format("{}:{}: {}", name_, node.Mark().line + 1, problem));
+    throw InputError(fmt::format("{}: {}", yaml_place(name_, node.Mark().line), problem));
   }
 
   void read_entry(YAML::Node const& key, YAML::Node const& value, std::vector<std::string>& seen) {
@@ -63,6 +66,17 @@ class SpecReader {
   SweepSpec spec_;
 };
 
+/// The same value twice would be the same point twice; 01 is 1.
+void refuse_repeats(std::string const& flag, std::vector<std::string> const& values) {
+  std::set<std::string> seen;
+  for (std::string const& value : values) {
+    Experiment scratch;
+    set_field(scratch, flag, value);
+    if (!seen.insert(field_text(scratch, flag)).second)
+      throw InputError(fmt::format("--{}: {} is given twice; each value of a list once", flag, in_quotes(value)));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> split_list(std::string_view flag, std::string_view text) {
@@ -81,6 +95,7 @@ std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes) {
   std::size_t total = 1;
   for (auto const& [flag, values] : axes.axes) {
     if (values.empty()) throw InputError(fmt::format("--{}: no value given", flag));
+    refuse_repeats(flag, values);
     total *= values.size();
     if (total > max_points)
       throw InputError(fmt::format("--{}: the sweep grows to {} points, at most {}", flag, total, max_points));
@@ -102,13 +117,14 @@ SweepSpec parse_sweep_spec(std::string_view yaml, std::string_view name) {
   try {
     return SpecReader(name).read(YAML::Load(std::string(yaml)));
   } catch (YAML::Exception const& error) {
-    throw InputError(fmt::format("{}:{}: not YAML ({})", name, error.mark.line + 1, in_quotes(error.msg)));
+    throw InputError(fmt::format("{}: not YAML ({})", yaml_place(name, error.mark.line), in_quotes(error.msg)));
   }
 }
 
 SweepSpec read_sweep_spec(std::string const& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: cannot be read", path));
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored)) throw InputError(fmt::format("{}: cannot be read", path));
   std::string text(max_spec_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));

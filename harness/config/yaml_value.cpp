@@ -72,7 +72,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
  private:
   [[noreturn]] void fail(YAML::Mark const& mark, std::string_view problem) const {
-    throw InputError(fmt::format("{}:{}: {}", name_, mark.line + 1, problem));
+    throw InputError(fmt::format("{}: {}", yaml_place(name_, mark.line), problem));
   }
 
   bool expects_key() const { return !open_.empty() && open_.back()->kind == JsonValue::Kind::object && !has_key_; }
@@ -108,6 +108,10 @@ class TreeBuilder final : public YAML::EventHandler {
 
 }  // namespace
 
+std::string yaml_place(std::string_view name, int line) {
+  return line < 0 ? std::string(name) : fmt::format("{}:{}", name, line + 1);
+}
+
 JsonValue parse_yaml(std::string_view yaml, std::string_view name) {
   if (yaml.size() > max_yaml_bytes) throw InputError(fmt::format("{}: longer than {} bytes", name, max_yaml_bytes));
   TreeBuilder builder(name);
@@ -116,7 +120,7 @@ JsonValue parse_yaml(std::string_view yaml, std::string_view name) {
     YAML::Parser parser(text);
     if (!parser.HandleNextDocument(builder)) throw InputError(fmt::format("{}: empty", name));
   } catch (YAML::Exception const& error) {
-    throw InputError(fmt::format("{}:{}: not YAML ({})", name, error.mark.line + 1, in_quotes(error.msg)));
+    throw InputError(fmt::format("{}: not YAML ({})", yaml_place(name, error.mark.line), in_quotes(error.msg)));
   }
   return std::move(builder.root);
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "harness/config/json_value.hpp"
@@ -9,5 +10,8 @@ namespace shardbench {
 /// is text. Throws InputError "name:line: problem" for what is no YAML, repeats a key, refers to another node, nests
 /// deeper than 16 levels or is longer than 1 MiB.
 JsonValue parse_yaml(std::string_view yaml, std::string_view name);
+
+/// "name:3" for the line of index 2; the name alone where YAML knows no line (index below 0).
+std::string yaml_place(std::string_view name, int line);
 
 }  // namespace shardbench

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "harness/report/column_groups.hpp"
 
 namespace shardbench {
@@ -43,6 +46,12 @@ std::span<Column<ReportRow> const> report_columns() {
 
 bool is_configuration_column(Column<ReportRow> const& column) {
   return (column.group == "what" || column.group == "cut") && column.name != "attention_kernel";
+}
+
+bool is_execution_column(Column<ReportRow> const& column) {
+  constexpr std::array<std::string_view, 8> names{"seed",          "attention", "nccl_algo",  "nccl_proto",
+                                                  "nccl_channels", "share_gpu", "cuda_graph", "verify_collectives"};
+  return std::ranges::find(names, column.name) != names.end();
 }
 
 std::string column_reference_markdown() {

@@ -33,6 +33,8 @@ std::span<Column<OpsRow> const> ops_columns();
 /// True for the columns that tell one configuration from another (the groups "what" and "cut", less what only a run
 /// knows).
 bool is_configuration_column(Column<ReportRow> const& column);
+/// Of these, the ones that only an execution knows: predictions are of every value of them.
+bool is_execution_column(Column<ReportRow> const& column);
 
 template <class Row>
 std::vector<std::string> header_of(std::span<Column<Row> const> columns) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -120,6 +121,9 @@ CsvTable parse_csv(std::string_view text, std::string name) {
 
 CsvTable read_csv(std::string const& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw InputError(fmt::format("cannot read '{}': it is a folder", path));
   if (!file) throw InputError(fmt::format("cannot read '{}'", path));
   auto const size = file.tellg();
   constexpr std::streamoff largest = std::streamoff{1} << 30;

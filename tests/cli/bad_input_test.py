@@ -23,8 +23,49 @@ class BadInput(CliTest):
         self.check(["compare", "a.csv"], "B.csv")
         self.check(["schedule", "--dp", "2"], "--dp")
 
+    def test_a_flag_belongs_to_the_commands_that_use_it(self):
+        system = ["--system", "h100-sxm"]
+        for flag in ("--check", "--verify-collectives", "--share-gpu", "--cuda-graph"):
+            self.check(["describe", *self.model, flag], flag, "'describe'", "run, sweep")
+            self.check(["simulate", *self.model, *system, flag], flag, "'simulate'", "run, sweep")
+        for flag in ("--max-iterations", "--warmup", "--max-seconds", "--target-ci", "--seed", "--device", "--nccl-algo",
+                     "--nccl-proto", "--nccl-channels", "--attention"):
+            self.check(["describe", *self.model, flag, "1"], flag, "run")
+            self.check(["simulate", *self.model, *system, flag, "1"], flag, "run")
+        self.check(["run", *self.model, "--stack", "ours"], "--stack", "'ours'", "--source replayed")
+        self.check(["run", *self.model, "--system", "h100-sxm"], "--system", "'h100-sxm'", "--source replayed")
+        for flag in (["--check"], ["--verify-collectives"], ["--max-iterations", "2"]):
+            self.check(["run", *self.model, "--source", "replayed", *system, *flag], flag[0], "replayed")
+            self.check(["sweep", *self.model, "--source", "replayed", *system, *flag], flag[0], "replayed")
+        self.check(["calibrate", "--topo", "x", "--link", "3"], "--link", "--nccl-log")
+        self.check(["calibrate", "--link", "3", "--out", "x.yaml"], "--link", "--nccl-log")
+
+    def test_a_flag_is_given_once_and_with_a_value(self):
+        for twice in (["--seq", "16", "--seq", "32"], ["--seq=16", "--seq=16"], ["--check", "--check"], ["--out", "a", "--out", "b"],
+                      ["--check=true", "--check=false"]):
+            self.check(["run", "--model", self.tiny, *twice], twice[0].split("=")[0] + ": given twice")
+        for flag in ("--out", "--trace", "--source"):
+            self.check(["run", *self.model, flag, ""], flag, "'' is empty")
+        self.check(["sweep", *self.model, "--out", ""], "--out", "'' is empty")
+        self.check(["sweep", *self.model, "--tp", "1,2,1"], "--tp", "'1' is given twice")
+        self.check(["sweep", *self.model, "--tp", "1,01"], "--tp", "'01' is given twice")
+
+    def test_mpirun_is_asked_before_it_speaks(self):
+        self.check(["run", *self.model, "--dp", "2", "--mpirun-arg", "--nonsense"], "--mpirun-arg", "--nonsense")
+        self.check(["sweep", *self.model, "--dp", "1,2", "--mpirun-arg", "--nonsense"], "--mpirun-arg", "--nonsense")
+        self.check(["run", *self.model, "--mpirun-arg", "-v"], "--mpirun-arg", "'-v'", "one rank")
+
+    def test_files_that_cannot_be(self):
+        self.check(["run", *self.model, "--trace", "/proc/x.json"], "--trace", "/proc/x.json")
+        self.check(["run", *self.model, "--trace", self.folder], "--trace", "not a file")
+        self.check(["compare", self.folder, self.folder], "folder")
+        self.check(["sweep", "--spec", self.folder], self.folder, "cannot be read")
+        for text in ("", "---", "~", "[]", "{a: [1", "\t"):
+            for words in (["sweep", "--spec"], ["simulate", *self.model, "--system"]):
+                self.assertNotIn(":0:", self.refused(*words, self.write("odd.yaml", text)))
+
     def test_values(self):
-        self.check(["run", *self.model, "--seq", "16"], "--seq", "given once")
+        self.check(["run", *self.model, "--seq", "16"], "--seq", "given twice")
         for flag in ("--seq", "--micro-batch", "--global-batch", "--layers", "--dp", "--tp", "--pp", "--ranks"):
             for value in ("0", "-1", "many", "1.5", "99999999999999999999", ""):
                 self.check(["run", "--model", self.tiny, flag, value], flag, "integer")

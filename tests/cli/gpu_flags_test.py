@@ -36,7 +36,10 @@ class GpuFlags(CliTest):
         self.assertIn("--nccl-channels", self.refused("run", *self.model, "--nccl-channels", "65"))
 
     def test_one_rank_has_nobody_to_tell(self):
-        self.assertIn("nccl-algo", self.refused("run", *self.model, *self.emulated, "--nccl-algo", "Ring"))
+        row, = self.sweep(*self.emulated, "--ranks", "1", "--nccl-algo", "Ring")
+        self.assertEqual(row["outcome"], "passed", row["reason"])
+        self.assertIn("nccl-algo: Ring has no effect at one rank", row["reason"])
+        self.assertNotIn("algo=Ring", row["comm_options"])
 
     def test_nccl_options_are_an_axis_of_a_sweep(self):
         rows = self.sweep(*self.emulated, "--tp", "2", "--ranks", "2", "--nccl-algo", "auto,Ring,Tree", "--nccl-channels", "0,4")

@@ -7,6 +7,12 @@ from cli import CliTest
 
 
 class Schedule(CliTest):
+    def test_chunks_that_a_schedule_does_not_have_are_refused(self):
+        for words, part in ((["--schedule", "1f1b", "--vpp", "2"], "interleaved"), (["--schedule", "gpipe", "--vpp", "2"], "gpipe has 1 chunk"),
+                            (["--schedule", "zb-v", "--vpp", "3"], "zb-v has 2 chunks"), (["--schedule", "interleaved"], "vpp >= 2"),
+                            (["--vpp", "2", "--pp", "1"], "pp >= 2")):
+            self.assertIn(part, self.refused("schedule", *words))
+
     def schedule(self, *words):
         text = self.call("schedule", *words)
         bubble = float(re.search(r"bubble +([0-9.]+)", text).group(1))

@@ -28,6 +28,19 @@ class Sweep(CliTest):
         self.assertIn("nothing to do", self.call(*words, "--resume"))
         self.assertEqual(len(self.rows(out)), 27)
 
+    def test_knobs_of_an_axis_of_one_rank_are_said(self):
+        out = self.path("knobs.csv")
+        words = ["sweep", *self.model, *QUICK, "--global-batch", "2", "--dp", "1,2", "--tp", "1,2", "--zero", "1", "--sequence-parallel",
+                 "--out", out]
+        self.call(*words)
+        rows = {(row["dp"], row["tp"]): row for row in self.rows(out)}
+        self.assertEqual({row["outcome"] for row in rows.values()}, {"passed"})
+        for (dp, tp), row in rows.items():
+            self.assertEqual("zero: 1 has no effect at dp 1" in row["reason"], dp == "1", row["reason"])
+            self.assertEqual("sequence-parallel: true has no effect at tp 1" in row["reason"], tp == "1", row["reason"])
+        again = self.call(*self.flags_of(rows["1", "1"]))
+        self.assertIn("has no effect at dp 1", again)
+
     def check_passed(self, row):
         self.assertLess(float(row["max_rel_error"]), 1e-4)
         self.assertEqual(int(row["microbatches"]), 8 // int(row["dp"]))

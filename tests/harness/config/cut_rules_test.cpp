@@ -207,7 +207,7 @@ TEST(CutRules, PipelineShapes) {
   p.pp = 3;
   EXPECT_EQ(reasons(model, p), "");
   p.schedule = ScheduleKind::gpipe;
-  EXPECT_TRUE(contains(reasons(model, p), "schedule gpipe has its own chunks"));
+  EXPECT_TRUE(contains(reasons(model, p), "schedule gpipe has 1 chunk a stage"));
   p.schedule = ScheduleKind::interleaved;
   p.vpp = 1;
   EXPECT_TRUE(contains(reasons(model, p), "needs vpp >= 2"));

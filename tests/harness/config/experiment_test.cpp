@@ -249,7 +249,65 @@ TEST(Resolve, WhatOnlyAGpuHonoursIsRefusedOnACpu) {
     EXPECT_NE(words.find("--device cuda"), std::string::npos) << words;
     EXPECT_EQ(resolved_refusal(std::string("--device cuda --tp 2 ") + flags), "");
   }
-  EXPECT_NE(resolved_refusal("--device cuda --nccl-algo Ring").find("one rank"), std::string::npos);
+}
+
+std::string warning_of(std::string const& flags) {
+  Experiment e = parse(flags);
+  resolve(e);
+  std::string text;
+  for (std::string const& line : warnings(e)) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+TEST(Resolve, AKnobOfAnAxisWithOneRankIsPlayedAndSaid) {
+  for (auto const& [knob, axis] :
+       std::vector<std::pair<std::string, std::string>>{{"--zero 1", "--dp 2"},
+                                                        {"--zero 3", "--cp 2"},
+                                                        {"--zero 1 --shard-ranks 1", "--cp 2"},
+                                                        {"--zero 3 --zero-keep all", "--dp 2"},
+                                                        {"--bucket-mb 25", "--dp 2"},
+                                                        {"--sequence-parallel", "--tp 2"},
+                                                        {"--tp-sync-fraction 0.5", "--tp 2"},
+                                                        {"--tp-overlap chunked --tp-overlap-chunks 2", "--tp 2"},
+                                                        {"--strategy cut.yaml", "--tp 2"},
+                                                        {"--cp-method ring", "--cp 2"},
+                                                        {"--schedule 1f1b", "--pp 2"},
+                                                        {"--schedule zb-v", "--pp 2 --global-batch 4"},
+                                                        {"--verify-collectives", "--dp 2"},
+                                                        {"--share-gpu", "--dp 2"},
+                                                        {"--nccl-algo Ring", "--dp 2"},
+                                                        {"--nccl-proto LL", "--tp 2"},
+                                                        {"--nccl-channels 2", "--pp 2"}}) {
+    std::string const flag = knob.substr(2, knob.find(' ') - 2), alone = warning_of(knob);
+    EXPECT_TRUE(contains(alone, flag + ": ") && contains(alone, "has no effect at")) << knob << ": " << alone;
+    EXPECT_EQ(warning_of(knob + " " + axis), "") << knob;
+  }
+  EXPECT_EQ(warning_of("--zero 0 --sequence-parallel --tp 2 --tp-overlap none --tp-sync-fraction 1"), "");
+  EXPECT_EQ(warning_of("--model mixtral-8x7b --tp 2 --zero 1"), "") << "experts have copies over tp";
+  Experiment direct;
+  direct.parallel.zero_stage = 1;
+  resolve(direct);
+  EXPECT_TRUE(warnings(direct).empty()) << "nobody asked for it";
+}
+
+TEST(Resolve, FlagsThatContradictEachOtherAreRefused) {
+  for (auto const& [flags, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--schedule 1f1b --pp 2 --vpp 2 --global-batch 4", "schedule: 1f1b given with vpp 2"},
+           {"--schedule gpipe --pp 2 --vpp 2", "vpp: 2 given, schedule gpipe has 1 chunk a stage"},
+           {"--schedule zb-v --pp 2 --vpp 3", "vpp: 3 given, schedule zb-v has 2 chunks a stage"},
+           {"--schedule interleaved --pp 2", "interleaved needs vpp >= 2"},
+           {"--mtp-weight 0.3", "mtp-weight: 0.3 given with mtp 0"},
+           {"--tp 2 --tp-overlap-chunks 2", "tp-overlap-chunks: 2 given with tp-overlap none"},
+           {"--phase prefill --bucket-mb 1", "bucket-mb: 1 given with phase prefill"},
+           {"--phase decode --gradient-dtype bf16", "gradient-dtype: bf16 given with phase decode"},
+           {"--recompute full --recompute-layers 13", "a chunk has 12 of the 12 layers at most; legal: 1 to 12"},
+           {"--recompute full --recompute-layers 4 --pp 4", "a chunk has 3 of the 12"},
+           {"--model yolo26n --vpp 2", "vpp: 2 given"},
+           {"--model yolo26n --etp 2", "etp: 2 given"}}) {
+    EXPECT_TRUE(contains(resolved_refusal(flags), words)) << flags << ": " << resolved_refusal(flags);
+  }
+  EXPECT_EQ(resolved_refusal("--pp 2 --vpp 2 --global-batch 4"), "");
+  EXPECT_EQ(resolved_refusal("--recompute full --recompute-layers 3 --pp 4"), "");
 }
 
 TEST(Fields, CommandReadsBackToTheSameExperiment) {

@@ -43,7 +43,10 @@ constexpr std::string_view expected_header =
     "wire_bytes_tp,wire_bytes_dp,wire_bytes_pp,wire_bytes_cp,wire_bytes_ep,"
     "max_rel_error,predicted_step_ms,prediction_error_pct,"
     "zero_keep,dropout,clip_grad,mtp,"
-    "training_days,device_hours,cost_usd,goodput_pct,pareto,run_command,megatron_flags,torchtitan_flags";
+    "training_days,device_hours,cost_usd,goodput_pct,pareto,run_command,megatron_flags,torchtitan_flags,"
+    "image_size,classes,context,routing,router_skew,capacity,mtp_weight,seed,recompute_layers,tp_overlap_chunks,bucket_"
+    "mb,"
+    "attention,nccl_algo,nccl_proto,nccl_channels,share_gpu,cuda_graph,verify_collectives";
 
 TEST(Columns, HeaderIsThePublishedOne) {
   std::string header;

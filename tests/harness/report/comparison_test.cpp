@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <set>
+#include <tuple>
+
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
@@ -66,7 +70,169 @@ TEST(Comparison, KeysOfARowAndOfItsFileAgree) {
   EXPECT_EQ(configuration_key(row), configuration_key(row_of(2, Source::planned, 7))) << "results are no part of it";
 }
 
+/// A value of each field of an experiment that differs from the default, with what it needs around it.
+struct FieldSample {
+  char const *flag, *value;
+  std::vector<std::pair<char const*, char const*>> around = {};
+};
+
+std::vector<FieldSample> field_samples() {
+  return {
+      {"model", "smollm-360m"},
+      {"layers", "3"},
+      {"image-size", "448", {{"model", "vit-l"}}},
+      {"classes", "10", {{"model", "vit-l"}}},
+      {"seq", "64"},
+      {"micro-batch", "2"},
+      {"global-batch", "8"},
+      {"precision", "bf16"},
+      {"gradient-dtype", "bf16"},
+      {"dp", "2"},
+      {"tp", "2"},
+      {"pp", "2"},
+      {"vpp", "2", {{"pp", "2"}, {"global-batch", "4"}}},
+      {"cp", "2"},
+      {"cp-method", "ulysses", {{"cp", "2"}}},
+      {"ep", "2", {{"model", "mixtral-8x7b"}, {"dp", "2"}}},
+      {"etp", "2", {{"model", "mixtral-8x7b"}, {"tp", "2"}}},
+      {"zero", "1", {{"dp", "2"}}},
+      {"shard-ranks", "2", {{"dp", "4"}, {"zero", "1"}}},
+      {"zero-keep", "weights", {{"dp", "2"}, {"zero", "3"}}},
+      {"sequence-parallel", "true", {{"tp", "2"}}},
+      {"tp-sync-fraction", "0.5", {{"tp", "2"}}},
+      {"tp-overlap", "chunked", {{"tp", "2"}}},
+      {"tp-overlap-chunks", "2", {{"tp", "2"}, {"tp-overlap", "chunked"}}},
+      {"schedule", "gpipe", {{"pp", "2"}}},
+      {"recompute", "full"},
+      {"recompute-layers", "3", {{"recompute", "full"}}},
+      {"strategy", "cut.yaml"},
+      {"scope", "layer"},
+      {"phase", "prefill"},
+      {"context", "9", {{"phase", "decode"}}},
+      {"attention", "cudnn"},
+      {"nccl-algo", "Ring", {{"dp", "2"}}},
+      {"nccl-proto", "LL", {{"dp", "2"}}},
+      {"nccl-channels", "2", {{"dp", "2"}}},
+      {"share-gpu", "true"},
+      {"cuda-graph", "true"},
+      {"bucket-mb", "1"},
+      {"router-skew", "2", {{"model", "mixtral-8x7b"}}},
+      {"routing", "learned", {{"model", "mixtral-8x7b"}}},
+      {"capacity", "1.5", {{"model", "mixtral-8x7b"}}},
+      {"dropout", "0.1"},
+      {"clip-grad", "1"},
+      {"mtp", "1", {{"model", "deepseek-v3"}}},
+      {"mtp-weight", "0.1", {{"model", "deepseek-v3"}, {"mtp", "1"}}},
+      {"verify-collectives", "true"},
+      {"seed", "7"},
+  };
+}
+
+/// How a step is measured, and on what (columns of the group "where"): these do not change what the step is.
+constexpr std::array measuring{"device", "ranks", "check", "warmup", "max-iterations", "max-seconds", "target-ci"};
+
+ReportRow resolved_row(FieldSample const& sample, bool with_it) {
+  ReportRow row;
+  for (auto const& [flag, value] : sample.around) set_field(row.experiment, flag, value);
+  if (with_it) set_field(row.experiment, sample.flag, sample.value);
+  resolve(row.experiment);
+  row.command = "shardbench run " + command_flags(row.experiment);
+  row.step_ms_p50 = 1;
+  return row;
+}
+
+// Every member of an experiment by name, so that a new one does not compile until it is here; and as many flags, each
+// with a sample that must reach a column.
+TEST(Comparison, EveryFieldThatChangesTheStepTellsRowsApart) {
+  Experiment e;
+  auto& [model_name, model, parallel, layers, seq, image_size, classes, micro_batch, global_batch, precision,
+         gradient_dtype, scope, phase, context, device, attention, nccl_algo, nccl_proto, nccl_channels, share_gpu,
+         cuda_graph, ranks, bucket_mb, routing, router_skew, capacity, dropout, clip_grad, mtp, mtp_weight, check,
+         verify_collectives, warmup, max_iterations, max_seconds, target_ci_pct, seed, given] = e;
+  auto const members =
+      std::tie(model_name, model, parallel, layers, seq, image_size, classes, micro_batch, global_batch, precision,
+               gradient_dtype, scope, phase, context, device, attention, nccl_algo, nccl_proto, nccl_channels,
+               share_gpu, cuda_graph, ranks, bucket_mb, routing, router_skew, capacity, dropout, clip_grad, mtp,
+               mtp_weight, check, verify_collectives, warmup, max_iterations, max_seconds, target_ci_pct, seed, given);
+  auto& [dp, tp, pp, cp, ep, etp, vpp, zero_stage, shard_ranks, zero_keep, sequence_parallel, tp_sync_fraction, streams,
+         tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy] = e.parallel;
+  auto const cut =
+      std::tie(dp, tp, pp, cp, ep, etp, vpp, zero_stage, shard_ranks, zero_keep, sequence_parallel, tp_sync_fraction,
+               streams, tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy);
+  // Less model and parallel, which have members of their own, what was given, and the streams, which only the reference
+  // of a check has.
+  constexpr std::size_t fields = std::tuple_size_v<decltype(members)> - 3 + std::tuple_size_v<decltype(cut)> - 1;
+  EXPECT_EQ(experiment_fields().size(), fields) << "a field without a flag, or a flag without a field";
+  std::set<std::string> sampled(measuring.begin(), measuring.end());
+  for (FieldSample const& sample : field_samples()) {
+    sampled.insert(sample.flag);
+    EXPECT_NE(configuration_key(resolved_row(sample, true)), configuration_key(resolved_row(sample, false)))
+        << sample.flag << " has no column";
+  }
+  for (FieldInfo const& field : experiment_fields())
+    EXPECT_TRUE(sampled.contains(std::string(field.flag))) << field.flag << " needs a sample here, and a column";
+}
+
+/// The file without the columns that came later, as it was written before them.
+CsvTable aged(CsvTable table) {
+  std::size_t const width = table.column("zero_keep");
+  table.header.resize(width);
+  for (CsvRecord& cells : table.rows) cells.resize(width);
+  return table;
+}
+
+TEST(Comparison, OfAnOlderFileTheCommandTellsWhatHadNoColumn) {
+  for (FieldSample const& sample : field_samples()) {
+    auto const given = resolved_row(sample, true), plain = resolved_row(sample, false);
+    auto const file = table_of({given, plain});
+    for (std::size_t row : {0u, 1u})
+      EXPECT_EQ(configuration_key(aged(file), row), configuration_key(file, row)) << sample.flag;
+    EXPECT_EQ(compare(aged(file), file).rows.size(), 2u) << sample.flag;
+  }
+  auto foreign = aged(table_of({row_of(2, Source::measured, 3)}));
+  foreign.rows[0][foreign.column("command")] = "torchrun train.py --dp x";
+  EXPECT_EQ(compare(foreign, table_of({row_of(2, Source::measured, 6)})).rows.size(), 1u);
+}
+
+TEST(Comparison, WhatOnlyAnExecutionKnowsIsNotAskedOfAPrediction) {
+  auto measured = row_of(2, Source::measured, 10), other = measured;
+  other.experiment.seed = 7;
+  auto const simulated = row_of(2, Source::simulated, 5);
+  EXPECT_EQ(compare(table_of({measured, other}), table_of({measured, other})).rows.size(), 2u);
+  EXPECT_EQ(compare(table_of({measured}), table_of({other})).rows.size(), 0u);
+  EXPECT_EQ(compare(table_of({other}), table_of({simulated})).rows.size(), 1u);
+}
+
+TEST(Comparison, RowsOfTwoSystemsInOneFileAreBothKept) {
+  auto h100 = row_of(2, Source::simulated, 10), b200 = row_of(2, Source::simulated, 4);
+  h100.system = "h100-sxm", b200.system = "b200";
+  auto const both = compare(table_of({h100, b200}), table_of({h100, b200}));
+  ASSERT_EQ(both.rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(both.rows[0].ratio, 1);
+  EXPECT_EQ(both.rows[0].configuration, "tiny system=h100-sxm");
+  auto const across = compare(table_of({h100}), table_of({b200}));
+  ASSERT_EQ(across.rows.size(), 1u) << "one system against another is what files are compared for";
+  EXPECT_DOUBLE_EQ(across.rows[0].ratio, 0.4);
+}
+
+TEST(Comparison, WhatIsLeftOutIsCounted) {
+  auto const a =
+      table_of({row_of(1, Source::measured, 10), row_of(1, Source::measured, 20), row_of(2, Source::measured, {})});
+  auto const result = compare(a, table_of({row_of(1, Source::measured, 5)}));
+  EXPECT_EQ(result.repeated_in_a, 1u);
+  EXPECT_EQ(result.repeated_in_b, 0u);
+  EXPECT_EQ(result.without_time, 1u);
+  auto wrong = row_of(1, Source::measured, 5);
+  wrong.outcome = Outcome::incorrect;
+  EXPECT_EQ(compare(a, table_of({wrong})).rows[0].configuration, "tiny (B: incorrect)");
+}
+
 TEST(Comparison, BadFilesAreRefused) {
+  for (char const* column : {"outcome", "source"}) {
+    auto table = table_of({row_of(1, Source::measured, 10)});
+    table.rows[0][table.column(column)] = "passd";
+    EXPECT_THROW(compare(table, table), InputError) << column;
+  }
   EXPECT_THROW(compare(parse_csv("a\n1\n", "t"), parse_csv("a\n1\n", "t")), InputError);
   auto table = table_of({row_of(1, Source::measured, 10)});
   for (char const* value : {"0", "-1", "nan", "inf", "1x", "x"}) {
