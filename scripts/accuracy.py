@@ -7,7 +7,6 @@ step_times.csv in the output folder has a row for each published one, summary.cs
 rows left out, and both together. A row that lacks a field that decides its time is listed without a prediction. --source runs
 one source only, --stack replaces its stack; then nothing is written.
 """
-import argparse
 import csv
 import json
 import os
@@ -15,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from tool import BadInput, Parser, read_table, run
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLAGS = ["seq", "tp", "pp", "vpp", "dp", "cp", "zero", "micro_batch", "global_batch", "recompute", "schedule", "precision"]
@@ -135,16 +136,20 @@ def write(path, rows):
         writer.writerows(rows)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words):
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/bin/shardbench"))
     parser.add_argument("--rows", default=os.path.join(ROOT, "tests/data/published/step_times.csv"))
     parser.add_argument("--out", default=os.path.join(ROOT, "results/accuracy"))
     parser.add_argument("--source")
     parser.add_argument("--stack")
-    arguments = parser.parse_args()
-    with open(arguments.rows, newline="", encoding="utf-8") as file:
-        rows = [r for r in csv.DictReader(file) if arguments.source in (None, r["source"])]
+    arguments = parser.parse_args(words)
+    if not os.access(arguments.binary, os.X_OK) or os.path.isdir(arguments.binary):
+        raise BadInput(f"--binary: {arguments.binary} is no program (scripts/build.sh makes one)")
+    table = read_table(arguments.rows, ("source", "name", "measured_ms"), "a table of published steps")
+    rows = [r for r in table if arguments.source in (None, r["source"])]
+    if not rows:
+        raise BadInput(f"--source: no row is of '{arguments.source}'; there are: {', '.join(sorted({r['source'] for r in table}))}")
     out = []
     with tempfile.TemporaryDirectory() as folder:
         memory = [] if arguments.source else memory_rows(os.path.abspath(arguments.binary), folder)
@@ -173,4 +178,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -7,6 +7,8 @@ import itertools
 import os
 import sys
 
+from tool import BadInput, finite, read_table, run
+
 KEYS = ("model", "layers", "scope", "seq", "micro_batch", "global_batch", "precision", "ranks", "dp", "tp", "pp", "zero_stage",
         "sequence_parallel", "schedule")
 
@@ -15,8 +17,9 @@ def rows_of(path):
     """key -> row of a report; the last one counts."""
     if not os.path.exists(path):
         return {}
-    with open(path, encoding="utf-8") as file:
-        return {tuple(row[k] for k in KEYS): row for row in csv.DictReader(file) if row["step_ms_p50"]}
+    rows = read_table(path, (*KEYS, "step_ms_p50"))
+    return {tuple(row[k] for k in KEYS): row for line, row in enumerate(rows, start=2)
+            if finite(path, line, "step_ms_p50", row["step_ms_p50"])}
 
 
 def half_width(row):
@@ -61,8 +64,7 @@ def report(place, rows):
 
 def main(arguments):
     if len(arguments) < 2 or any("=" not in a for a in arguments[1:]):
-        print(__doc__, file=sys.stderr)
-        return 2
+        raise BadInput("two words and more are needed: accuracy_join.py OUT.csv PLACE=PREFIX...")
     joined = []
     for place, prefix in (argument.split("=", 1) for argument in arguments[1:]):
         rows = join(place, prefix)
@@ -83,4 +85,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(main))

@@ -7,11 +7,11 @@ TABLE.csv has the columns m, n, k, latency_ms. A fifth of the rows, drawn by a f
 reported on both parts. The formula is that of harness/simulate/gemm_time.cpp; with one byte an element, the cast of the first
 operand that such a table contains is fitted too (cast_bytes, per element).
 """
-import argparse
-import csv
 import sys
 
-import numpy as np
+from tool import BadInput, Parser, finite, package, read_table, run
+
+np = package("numpy")
 
 TILES = [(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64)]
 SPLITS = [1, 2, 4, 8, 16]
@@ -23,8 +23,11 @@ MOST_CAST_BYTES = 12
 
 
 def read(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [[float(r[c]) for c in ("m", "n", "k", "latency_ms")] for r in csv.DictReader(file)]
+    columns = ("m", "n", "k", "latency_ms")
+    table = read_table(path, columns, "a table of products")
+    rows = [[finite(path, line, c, r[c]) or 0 for c in columns] for line, r in enumerate(table, start=2)]
+    if len(rows) < 10:
+        raise BadInput(f"{path}: {len(rows)} rows; 10 and more are needed for a fit")
     return np.array(rows)
 
 
@@ -79,14 +82,14 @@ def report(name, rows, parameters, machine):
                   f"median {100 * np.median(error[part]):5.1f}%, worst {100 * error[part].max():6.1f}%")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words):
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("table")
     parser.add_argument("--peak", type=float, required=True, help="dense TFLOP/s")
     parser.add_argument("--bandwidth", type=float, required=True, help="GB/s")
     parser.add_argument("--processors", type=int, required=True)
     parser.add_argument("--element-bytes", type=float, default=2)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     rows = read(arguments.table)
     rows = rows[rows[:, 3] > 0]
     machine = (arguments.peak, arguments.bandwidth, arguments.processors, arguments.element_bytes)
@@ -106,4 +109,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(main))

@@ -15,6 +15,8 @@ import csv
 import sqlite3
 import sys
 
+from tool import BadInput, Parser, run
+
 LANES = ("compute", "tp", "cp", "dp", "pp", "ep", "other_comm")
 COMM = LANES[1:]
 DOMAIN = "shardbench"
@@ -24,10 +26,6 @@ PROCESS_MASK = ~0xFFFFFF  # globalTid without its lowest 24 bits, the thread, is
 
 Range = collections.namedtuple("Range", "name lane start end thread payload")
 Span = collections.namedtuple("Span", "lane start end process label payload")
-
-
-class BadInput(Exception):
-    """The user's input is wrong; the text is the one line to print."""
 
 
 def columns_of(database, table):
@@ -220,16 +218,14 @@ def op_rows(path):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="FILE.sqlite")
     parser.add_argument("--range", metavar="NAME", help="a step is each range with this name")
     parser.add_argument("--ops", action="store_true", help="a row for each range name instead")
     options = parser.parse_args(arguments)
-    try:
-        rows = [row for path in options.files for row in (op_rows(path) if options.ops else step_rows(path, options.range))]
-    except BadInput as error:
-        print(f"nsys_report.py: {error}", file=sys.stderr)
-        return 2
+    rows = [row for path in options.files for row in (op_rows(path) if options.ops else step_rows(path, options.range))]
+    if not rows:
+        raise BadInput(f"{options.files[0]}: no step in it")
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
@@ -238,4 +234,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(main))

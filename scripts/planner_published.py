@@ -6,8 +6,6 @@
 The planner has the knobs that the software of the run had (KNOBS below). published.csv has a row a configuration: the cut that
 was run, its predicted step, the planner's best, its predicted step, and the reason for a difference from the two budgets.
 """
-import argparse
-import csv
 import json
 import os
 import subprocess
@@ -15,6 +13,7 @@ import sys
 import tempfile
 
 from accuracy import ROOT, model_file, simulate, write
+from tool import BadInput, Parser, read_table, run
 
 KNOBS = {  # what runs of each stack could choose; schedules of later years are left out everywhere
     "megatron-2021": "schedule=1f1b|interleaved,tp-overlap=none,sequence-parallel=false,zero=0,recompute=none|full,cp=1",
@@ -119,17 +118,20 @@ def compared(binary, folder, row, stack, knobs):
     return out
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words):
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/bin/shardbench"))
     parser.add_argument("--rows", default=os.path.join(ROOT, "tests/data/published/step_times.csv"))
     parser.add_argument("--out", default=os.path.join(ROOT, "results/planner"))
     parser.add_argument("--source", help="rows of this source alone; nothing is written")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     binary = os.path.abspath(arguments.binary)
-    with open(arguments.rows, newline="", encoding="utf-8") as file:
-        rows = [r for r in csv.DictReader(file)
-                if r["source"] in SOURCES and r["note"] != "layer" and arguments.source in (None, r["source"])]
+    if not os.access(binary, os.X_OK) or os.path.isdir(binary):
+        raise BadInput(f"--binary: {arguments.binary} is no program (scripts/build.sh makes one)")
+    if arguments.source not in (None, "public planner", *SOURCES):
+        raise BadInput(f"--source: '{arguments.source}' is not one of {', '.join(SOURCES)}, public planner")
+    rows = [r for r in read_table(arguments.rows, ("source", "note", "stack"), "a table of published steps")
+            if r["source"] in SOURCES and r["note"] != "layer" and arguments.source in (None, r["source"])]
     out = []
     with tempfile.TemporaryDirectory() as folder:
         for row in rows:
@@ -142,7 +144,8 @@ def main():
         write(os.path.join(arguments.out, "published.csv"), out)
     near = [r for r in out if r["best_ms"] and float(r["published_over_best_pct"]) <= 5]
     print(f"{len(near)} of {len(out)} published cuts within 5% of the planner's best")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(main))

@@ -9,27 +9,34 @@ import argparse
 import os
 import sys
 
-from plot_data import BadInput, read_sweep
+from plot_data import read_sweep
+from tool import BadInput, Parser, at_least_one, in_words, run
 
 
 def parse_arguments(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", metavar="FILE.csv", help="a summary CSV (not the _ops.csv beside it)")
     parser.add_argument("--out", metavar="DIR", default=".", help="folder for the plots (default: here)")
     parser.add_argument("--html", action="store_true", help="also one interactive HTML page")
-    parser.add_argument("--top", type=int, default=30, metavar="N", help="show the N fastest configurations (default 30)")
-    options = parser.parse_args(arguments)
-    if options.top < 1:
-        parser.error(f"--top {options.top}: a number of at least 1 is needed")
-    return options
+    parser.add_argument("--top", type=at_least_one, default=30, metavar="N", help="show the N fastest configurations (default 30)")
+    return parser.parse_args(arguments)
+
+
+def make_folder(path):
+    try:
+        os.makedirs(path, exist_ok=True)
+        with open(os.path.join(path, ".shardbench-plot"), "w", encoding="utf-8") as probe:
+            os.unlink(probe.name)
+    except OSError as error:
+        raise BadInput(f"--out: {in_words(error, path)}") from error
 
 
 def main(arguments):
     options = parse_arguments(arguments)
+    sweep = read_sweep(options.csv, options.top)
+    make_folder(options.out)
+    stem = os.path.join(options.out, os.path.splitext(os.path.basename(options.csv))[0])
     try:
-        sweep = read_sweep(options.csv, options.top)
-        os.makedirs(options.out, exist_ok=True)
-        stem = os.path.join(options.out, os.path.splitext(os.path.basename(options.csv))[0])
         from plot_png import write_pngs  # slow to load, and not needed to refuse bad input
 
         written = write_pngs(sweep, stem)
@@ -37,16 +44,12 @@ def main(arguments):
             from plot_html import write_html
 
             written.append(write_html(sweep, stem))
-    except (BadInput, OSError) as error:
-        print(f"plot.py: {error}", file=sys.stderr)
-        return 2
     except ImportError as error:
-        print(f"plot.py: {error}; scripts/setup.sh makes .venv, use .venv/bin/python", file=sys.stderr)
-        return 2
+        raise BadInput(f"{error}; scripts/setup.sh makes .venv, use .venv/bin/python") from error
     for path in written:
         print(path)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(main))

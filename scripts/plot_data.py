@@ -1,7 +1,7 @@
 """Reads a summary CSV for plotting: which rows can be shown, how they are called, and what the caption must say."""
 import collections
-import csv
-import math
+
+from tool import BadInput, finite, read_table
 
 AXES = ("tp", "cp", "dp", "pp", "ep")
 
@@ -10,18 +10,22 @@ COLOURS = {"compute": "#0072B2", "tp": "#D55E00", "cp": "#009E73", "dp": "#E69F0
            "comm": "#D55E00", "bubble": "#8C8C8C", "idle": "#D9D9D9"}
 TEXT_COLUMNS = ("source", "outcome", "reason", "model", "precision", "cp_method", "tp_overlap", "schedule", "recompute",
                 "strategy", "scope", "phase", "device", "host", "system", "sequence_parallel", "comm_backend",
-                "software_stack", "attention_kernel")
+                "software_stack", "attention_kernel", "command", "run_id", "gradient_dtype", "zero_keep", "routing", "attention",
+                "nccl_algo", "nccl_proto", "share_gpu", "cuda_graph", "verify_collectives")
 REQUIRED = ("outcome", "ranks", "dp", "tp", "pp", "step_ms_p50", "compute_ms", "exposed_comm_ms", "idle_ms",
             "tokens_per_s", "memory_peak_bytes")
 # What tells configurations apart, with the short name used in labels.
 IDENTITY = (("source", ""), ("model", ""), ("precision", ""), ("layers", "layers"), ("seq", "seq"),
             ("micro_batch", "micro"), ("global_batch", "batch"), ("vpp", "vpp"), ("cp_method", ""), ("etp", "etp"),
             ("zero_stage", "zero"), ("sequence_parallel", "sp"), ("tp_sync_fraction", "sync"), ("tp_overlap", "overlap"),
-            ("schedule", ""), ("recompute", "recompute"), ("strategy", ""), ("phase", ""), ("system", ""))
-
-
-class BadInput(Exception):
-    """The user's input is wrong; the text is the one line to print."""
+            ("schedule", ""), ("recompute", "recompute"), ("strategy", ""), ("phase", ""), ("system", ""),
+            ("software_stack", ""), ("device", ""), ("scope", "scope"), ("gradient_dtype", "gradients"), ("shard_ranks", "shards over"),
+            ("zero_keep", "keep"), ("dropout", "dropout"), ("clip_grad", "clip"), ("mtp", "mtp"), ("mtp_weight", "mtp weight"),
+            ("recompute_layers", "recompute layers"), ("tp_overlap_chunks", "chunks"), ("bucket_mb", "bucket"),
+            ("context", "context"), ("image_size", "image"), ("classes", "classes"), ("routing", ""), ("router_skew", "skew"),
+            ("capacity", "capacity"), ("seed", "seed"), ("attention", ""), ("nccl_algo", ""), ("nccl_proto", ""),
+            ("nccl_channels", "channels"), ("share_gpu", "shared GPU"), ("cuda_graph", "graph"),
+            ("verify_collectives", "verified"))
 
 
 Sweep = collections.namedtuple("Sweep", "path rows caption")
@@ -42,18 +46,7 @@ def read_sweep(path, top):
 
 
 def read_cells(path):
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, strict=True)
-            header = reader.fieldnames or []
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if not header:
-        raise BadInput(f"{path}: empty file")
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise BadInput(f"{path}: no column {', '.join(missing)}; a summary CSV of shardbench is needed")
+    rows = read_table(path, REQUIRED)
     if not rows:
         raise BadInput(f"{path}: a header but no rows")
     return rows
@@ -61,19 +54,11 @@ def read_cells(path):
 
 def convert(path, line, row):
     """Numbers as floats (empty stays None: not measured), text as it is."""
-    if None in row or None in row.values():
-        raise BadInput(f"{path}: line {line} has more or fewer cells than the header")
     numeric = set(REQUIRED) | {name for name in row if name.endswith(("_ms", "_bytes", "_stage", "_fraction"))}
     numeric |= {"cp", "ep", "etp", "vpp", "layers", "seq", "micro_batch", "global_batch", "ranks_per_core"}
     result = dict(row)
     for name in numeric & row.keys() - set(TEXT_COLUMNS):
-        text = row[name]
-        try:
-            result[name] = float(text) if text else None
-        except ValueError:
-            result[name] = math.nan
-        if result[name] is not None and not math.isfinite(result[name]):
-            raise BadInput(f"{path}: line {line}, column {name}: '{text}' is not a number")
+        result[name] = finite(path, line, name, row[name])
     return result
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Prints the rows of shardbench CSV files as a table, the fastest first: show.py FILE.csv..."""
-import csv
 import sys
 
+from tool import BadInput, finite, read_table, run
+
 COLUMNS = [  # heading, how the cell is made
-    ("cut", lambda row: cut_text(row)),
+    ("cut", lambda row: row["_cut"]),
     ("ranks", lambda row: row["ranks"]),
     ("outcome", lambda row: row["outcome"]),
     ("step ms", lambda row: number(row, "step_ms_p50", 1)),
@@ -17,41 +18,52 @@ COLUMNS = [  # heading, how the cell is made
 ]
 
 
-class BadInput(Exception):
-    """The user's input is wrong; the text is the one line to print."""
+# What a row may differ in beside its cut, times and places.
+RESULTS = ("run_id", "outcome", "reason", "command", "ranks", "time_utc", "git_commit", "host", "versions", "clock_mhz", "power_w",
+           "throttled", "padded_vocab", "microbatches", "iterations", "peak_source", "flops_convention", "pareto", "run_command",
+           "megatron_flags", "torchtitan_flags", "device_count", "ranks_per_core", "peak_tflops", "attention_kernel",
+           "training_days", "device_hours", "cost_usd", "schema_version")
+ENDS = ("_ms", "_bytes", "_pct", "_s", "_rank", "_error", "_p50", "_p95", "_min")
+CUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero_stage", "schedule")
 
 
-def cut_text(row):
+def is_result(name):
+    return name in RESULTS or name.endswith(ENDS) or name.startswith(("payload_", "wire_", "exposed_", "comm_axis"))
+
+
+def varying_columns(rows):
+    """What tells rows of one file apart that have the same cut."""
+    return [name for name in rows[0] if name not in CUT and not is_result(name) and len({row[name] for row in rows}) > 1]
+
+
+def cut_text(row, varying=()):
     names = ["dp", "tp", "pp", "cp", "ep", "vpp"]
     parts = [f"{name} {row[name]}" for name in names if row.get(name) not in (None, "", "1")]
     if row.get("zero_stage") not in (None, "", "0"):
         parts.append(f"zero {row['zero_stage']}")
     if row.get("schedule") and row.get("pp") not in (None, "", "1"):
         parts.append(row["schedule"])
-    return ", ".join(parts) or "one rank"
+    parts = parts or ["one rank"]
+    parts += [f"{name} {row[name]}" for name in varying if row[name]]
+    return ", ".join(parts)
 
 
 def number(row, name, digits, factor=1.0):
-    text = row.get(name, "")
-    return f"{float(text) * factor:,.{digits}f}" if text else "-"
+    value = finite(row["_path"], row["_line"], name, row.get(name))
+    return "-" if value is None else f"{value * factor:,.{digits}f}"
 
 
 def scientific(row, name):
-    text = row.get(name, "")
-    return f"{float(text):.1e}" if text else "-"
+    if row.get(name) in ("nan", "inf"):
+        return row[name]  # of an incorrect row
+    value = finite(row["_path"], row["_line"], name, row.get(name))
+    return "-" if value is None else f"{value:.1e}"
 
 
 def read_rows(path):
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: cannot be read: {error}") from error
+    rows = read_table(path, ("outcome", "reason", "ranks", "dp", "tp", "pp", "step_ms_p50"))
     if not rows:
-        raise BadInput(f"{path}: no rows")
-    for name in ("outcome", "reason", "ranks", "dp", "tp", "pp", "step_ms_p50"):
-        if name not in rows[0]:
-            raise BadInput(f"{path}: no column '{name}'; a summary CSV of shardbench is needed")
+        raise BadInput(f"{path}: a header but no rows")
     return rows
 
 
@@ -65,35 +77,37 @@ def print_table(rows):
 
 def show(path):
     rows = read_rows(path)
+    varying = varying_columns(rows)
+    for line, row in enumerate(rows, start=2):
+        row |= {"_cut": cut_text(row, varying), "_path": path, "_line": line}
     timed = [row for row in rows if row["outcome"] != "skipped"]
-    timed.sort(key=lambda row: float(row["step_ms_p50"] or "inf"))
+    timed.sort(key=lambda row: finite(path, row["_line"], "step_ms_p50", row["step_ms_p50"]) or float("inf"))
     first = rows[0]
     what = ", ".join(f"{label} {first[name]}" for label, name in
                      (("model", "model"), ("layers", "layers"), ("seq", "seq"), ("global batch", "global_batch"),
-                      ("precision", "precision"), ("host", "host")) if first.get(name))
+                      ("precision", "precision"), ("host", "host")) if first.get(name) and name not in varying)
     print(f"\n{path}: {what}")
     if timed:
         print_table(timed)
     skipped = [row for row in rows if row["outcome"] == "skipped"]
     if skipped:
-        print(f"  and {len(skipped)} skipped, e.g. {cut_text(skipped[0])}: {skipped[0]['reason']}")
+        print(f"  and {len(skipped)} skipped, e.g. {skipped[0]['_cut']}: {skipped[0]['reason']}")
     for row in timed:
         if row["outcome"] != "passed":
-            print(f"  {row['outcome']}: {cut_text(row)}: {row['reason']}")
+            print(f"  {row['outcome']}: {row['_cut']}: {row['reason']}")
 
 
 def main(paths):
-    if not paths or paths[0] in ("-h", "--help"):
+    if paths and paths[0] in ("-h", "--help"):
         print(__doc__)
-        return 0 if paths else 2
-    try:
-        for path in paths:
-            show(path)
-    except (BadInput, ValueError) as error:
-        print(f"show.py: {error}", file=sys.stderr)
-        return 2
+        return 0
+    if not paths or any(path.startswith("-") for path in paths):
+        wrong = [path for path in paths if path.startswith("-")]
+        raise BadInput(f"{wrong[0] + ': unknown flag' if wrong else 'no file given'}; allowed: show.py FILE.csv...")
+    for path in paths:
+        show(path)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(main))

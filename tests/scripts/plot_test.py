@@ -121,7 +121,58 @@ class BadInput(Files):
         self.assertEqual(script("show.py", path).returncode, 0)
 
 
+class OneLine(Files):
+    """What is wrong is one line that names it, exit code 2, no traceback."""
+
+    def check(self, words, *parts):
+        with self.subTest(words=words):
+            result = script(*words)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+            for part in parts + (words[0],):
+                self.assertIn(part, result.stderr)
+            for noise in ("Traceback", "[Errno", "usage:"):
+                self.assertNotIn(noise, result.stderr)
+
+    def test_files(self):
+        good = self.write("s.csv", [sample_csv.passed_row(1, 2, 1)])
+        torn, empty, header = self.path("torn.csv"), self.path("empty.csv"), self.path("header.csv")
+        with open(good, encoding="utf-8") as file:
+            text = file.read()
+        for path, part in ((torn, text[:-40]), (empty, ""), (header, text.splitlines()[0] + "\n")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(part)
+        for name in ("show.py", "plot.py"):
+            self.check([name, self.path("missing.csv")], "missing.csv", "no such file")
+            self.check([name, self.folder], "is a directory")
+            self.check([name, torn], "line 2", "cells")
+            self.check([name, empty], "empty file")
+            self.check([name, header], "no rows")
+        self.check(["show.py", self.write("w.csv", [sample_csv.passed_row(1, 2, 1, step_ms_p50="fast")])], "line 2", "step_ms_p50", "fast")
+        self.check(["plot.py", good, "--out", "/proc/x"], "--out", "/proc/x")
+        self.check(["plot.py", good, "--out", good], "--out", good)
+        self.check(["nsys_report.py", self.path("missing.sqlite")], "missing.sqlite")
+        self.check(["accuracy_join.py", self.path("out.csv"), f"x={self.path('none')}", "y"], "PLACE=PREFIX")
+        self.check(["accuracy.py", "--rows", self.path("missing.csv"), "--binary", sys.executable], "missing.csv")
+        self.check(["accuracy.py", "--binary", self.folder], "--binary")
+        self.check(["planner_published.py", "--binary", sys.executable, "--source", "nobody"], "nobody", "sc21")
+
+    def test_flags(self):
+        self.check(["show.py"], "no file")
+        self.check(["show.py", "--nonsense"], "--nonsense")
+        self.check(["plot.py"], "FILE.csv")
+        for top in ("0", "-1", "many", "1.5", ""):
+            self.check(["plot.py", "s.csv", f"--top={top}"], "--top", f"'{top}'", "integer >= 1")
+        for name in ("plot.py", "nsys_report.py", "accuracy.py", "planner_published.py"):
+            self.check([name, "x", "--nonsense"], "--nonsense" if name in ("accuracy.py", "planner_published.py") else "")
+
+
 class Show(Files):
+    def test_rows_of_one_cut_are_told_apart(self):
+        rows = [sample_csv.passed_row(1, 2, 1), sample_csv.passed_row(1, 2, 1, recompute="full", tp_overlap="chunked")]
+        text = script("show.py", self.write("s.csv", rows)).stdout
+        self.assertIn("tp 2, tp_overlap chunked, recompute full", text)
+
     def test_prints_rows_fastest_first_and_reasons(self):
         result = script("show.py", self.write("s.csv", sample_csv.sweep_rows()))
         self.assertEqual(result.returncode, 0, result.stderr)
