@@ -19,8 +19,8 @@ from tool import BadInput, Parser, read_table, run
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLAGS = ["seq", "tp", "pp", "vpp", "dp", "cp", "zero", "micro_batch", "global_batch", "recompute", "schedule", "precision"]
-# Stacks that keep and reduce gradients in bf16.
-BF16_GRADIENTS = {"te-2025-fp8"}
+# Stacks that keep and reduce gradients in two bytes: bf16, or fp16 as Megatron does in fp16 runs unless told otherwise.
+BF16_GRADIENTS = {"te-2024-fp8", "te-2025-fp8", "te-2025-fp8-b200", "megatron-deepspeed"}
 NOT_SCORED = "lacks a field"
 
 

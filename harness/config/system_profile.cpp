@@ -181,6 +181,7 @@ NetworkLevel read_level(Section s) {
   n.devices = static_cast<std::int64_t>(s.number("devices", 0, 1e9));
   n.bandwidth_gb_per_s = s.number("bandwidth_gb_per_s", 1e-6, 1e6);
   n.efficiency = s.share("efficiency");
+  n.pair_efficiency = s.number_or("pair_efficiency", 0, 0, 1);
   n.message_efficiency = s.number_or("message_efficiency", n.efficiency, 1e-6, 1);
   n.exchange_efficiency = s.number_or("exchange_efficiency", n.efficiency, 1e-6, 1);
   n.latency_us = s.number("latency_us", 0, 1e6);
@@ -320,6 +321,8 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.gap_us = s.number_or("gap_us", 0, 0, 1e4);
   k.host_us = s.number_or("host_us", 0, 0, 1e5);
   k.host_awaits_messages = s.flag_or("host_awaits_messages", false);
+  k.crowded_host = s.number_or("crowded_host", 0, 0, 10);
+  k.receives_ahead = s.flag_or("receives_ahead", false);
   k.collective_host_us = s.number_or("collective_host_us", 0, 0, 1e5);
   k.softmax_multiple = static_cast<std::int64_t>(s.number_or("softmax_multiple", 1, 1, 1024));
   k.unfused_softmax_launches = static_cast<std::int64_t>(s.number_or("unfused_softmax_launches", 0, 0, 100));

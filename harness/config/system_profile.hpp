@@ -65,6 +65,7 @@ struct NetworkLevel {
   std::int64_t devices = 0;         ///< in one domain of this level, 0: all there are
   double bandwidth_gb_per_s = 0;    ///< what the links carry by their data sheet
   double efficiency = 0;            ///< share of it that a large ring collective reaches
+  double pair_efficiency = 0;       ///< the same for groups with two devices in each domain inside, 0: as `efficiency`
   double message_efficiency = 0;    ///< share that one large message reaches
   double exchange_efficiency = 0;   ///< share that a large all-to-all reaches
   double start_us = 0;              ///< fixed time of a collective
@@ -111,6 +112,8 @@ struct SoftwareStack {
   double gap_us = 0;                  ///< pause between kernels beyond the device's own
   double host_us = 0;                 ///< time of the host to launch one of our operations; the device waits for it
   bool host_awaits_messages = false;  ///< the host loses its lead at each pipeline message
+  bool receives_ahead = false;        ///< receives of interleaved stages are posted before compute gets to them
+  double crowded_host = 0;            ///< share by which launches take longer where a tensor group fills a node
   double collective_host_us = 0;      ///< time of the host to launch a tensor-parallel collective
   std::int64_t softmax_multiple = 1;  ///< the fused softmax takes only multiples of so many heads x samples
   std::int64_t unfused_softmax_launches = 0;  ///< our operations whose launches stand for the unfused softmax's

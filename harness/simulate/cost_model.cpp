@@ -206,10 +206,18 @@ double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,
   return ms_per_us * us;
 }
 
+double CostModel::host_factor(StepProgram const& program) const {
+  if (stack_.crowded_host == 0 || system_.network.empty()) return 1;
+  bool const full = std::ranges::any_of(program.groups, [&](Group const& group) {
+    return group.name == "tp" && static_cast<std::int64_t>(group.members.size()) == system_.network[0].devices;
+  });
+  return full ? 1 + stack_.crowded_host : 1;
+}
+
 double CostModel::issue_ms(StepProgram const& program, Op const& op) const {
   if (op.stream != StreamId::compute) {
     bool const tp = op.group >= 0 && program.groups[static_cast<std::size_t>(op.group)].axis == Axis::tp;
-    return tp ? ms_per_us * stack_.collective_host_us : 0;
+    return tp ? ms_per_us * stack_.collective_host_us * host_factor(program) : 0;
   }
   // An op of ours stands for several kernels of such a stack; states go by in a few.
   if (op.kind == OpKind::adamw) return 0;
@@ -217,7 +225,7 @@ double CostModel::issue_ms(StepProgram const& program, Op const& op) const {
   if (auto const* attention = std::get_if<AttentionOpShape>(&op.shape))
     if (attention->batch * attention->heads % stack_.softmax_multiple != 0)
       launches += static_cast<double>(stack_.unfused_softmax_launches);
-  return ms_per_us * stack_.host_us * launches;
+  return ms_per_us * stack_.host_us * launches * host_factor(program);
 }
 
 DurationModel::LinkUse CostModel::link_use(StepProgram const& program, Op const& op) const {

@@ -34,6 +34,10 @@ class CostModel final : public DurationModel {
   }
   double issue_ms(StepProgram const&, Op const& op) const override;
   bool host_awaits_messages() const override { return stack_.host_awaits_messages; }
+  /// Only schedules of several chunks a stage leave a slot between a message and its use.
+  bool receives_ahead(StepProgram const& program) const override {
+    return stack_.receives_ahead && program.chunks.size() > 1;
+  }
 
   /// One message between two ranks; over a slower level it may be cut over `tp` ranks and gathered by them there.
   double message_ms(std::int64_t from, std::int64_t to, double bytes,
@@ -58,6 +62,8 @@ class CostModel final : public DurationModel {
   double product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes,
                     double cast_elements) const;
   Dtype linear_precision(Dtype run) const;
+  /// How much longer the host takes to launch: the ranks of a tensor group that fills a node wait for the slowest.
+  double host_factor(StepProgram const& program) const;
   GroupLayout const& layout_of(std::vector<std::int64_t> const& members) const;
 
   SystemProfile system_;

@@ -77,7 +77,8 @@ class StagePlayer {
         tracker_(static_cast<std::size_t>(plan_.instance_count)),
         options_(options),
         slowdown_(durations.slowdown_beside_communication()),
-        host_awaits_(durations.host_awaits_messages()) {
+        host_awaits_(durations.host_awaits_messages()),
+        receives_ahead_(durations.receives_ahead(program)) {
     std::vector<bool> used(program.segments.size());
     for (Run const& run : replay_.runs())
       if (run.segment) used[index_of(*run.segment)] = true;
@@ -286,8 +287,8 @@ class StagePlayer {
     auto const s = static_cast<std::size_t>(play.stream);
     bool const receives = play.op->kind == OpKind::receive;
     Channel& channel = *channels_[s];
-    // A receive is posted when compute gets to it; a send also waits for the compute that makes its data.
-    double const now = std::max(ready, receives ? free_[0] : 0.0);
+    // A receive is posted when compute gets to it, or ahead; a send also waits for the compute that makes its data.
+    double const now = std::max(ready, receives && !receives_ahead_ ? free_[0] : 0.0);
     std::size_t const index =
         channel.post(receives ? channel.received : channel.sent, now, play.duration[0], keeps_spans());
     if (keeps_spans())
@@ -318,7 +319,7 @@ class StagePlayer {
   std::array<std::size_t, static_cast<std::size_t>(Lane::size_)> last_span_{};  ///< of each lane
   StageTimeline line_;
   double slowdown_ = 0, host_ = 0;
-  bool host_awaits_ = false;
+  bool host_awaits_ = false, receives_ahead_ = false;
   std::vector<double> links_;  ///< until when each is full
   std::size_t run_ = 0, op_ = 0;
   std::int64_t events_ = 0;

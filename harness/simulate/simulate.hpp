@@ -28,6 +28,8 @@ class DurationModel {
   virtual double issue_ms(StepProgram const&, Op const&) const { return 0; }
   /// Whether the host, too, waits where compute awaits a message, and so loses its lead.
   virtual bool host_awaits_messages() const { return false; }
+  /// Whether a pipeline receive is posted as soon as its buffer is free, not when compute gets to it.
+  virtual bool receives_ahead(StepProgram const&) const { return false; }
 };
 
 struct SimulationOptions {

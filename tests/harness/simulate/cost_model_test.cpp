@@ -191,6 +191,65 @@ TEST(Prediction, LaunchesOfAnUnfusedSoftmaxAndOfCollectivesCount) {
   EXPECT_GT(with, host_ms("2") + 2 * 4 * 0.1 - 1e-9);
 }
 
+TEST(Prediction, ATensorGroupThatFillsANodeLaunchesLonger) {
+  SoftwareStack stack = load_stack("megatron-deepspeed-node");
+  auto const host_ms = [&](char const* tp, double crowded) {
+    Experiment const e = experiment_of({{"model", "gpt2-medium"}, {"layers", "2"}, {"seq", "128"}, {"tp", tp}});
+    stack.crowded_host = crowded;
+    CostModel const model(load_system("a100-80gb-sxm"), stack);
+    StepProgram const program = lower(e, 0);
+    double total = 0;
+    for (Segment const& s : program.segments)
+      for (Op const& op : s.ops) total += model.issue_ms(program, op);
+    return total;
+  };
+  EXPECT_NEAR(host_ms("8", 0.5), 1.5 * host_ms("8", 0), 1e-9);
+  EXPECT_NEAR(host_ms("4", 0.5), host_ms("4", 0), 1e-9);
+}
+
+// Interleaved stages leave a slot between a message and its use, plain ones none.
+TEST(Prediction, ReceivesPostedAheadHideMessagesOfInterleavedStages) {
+  SystemProfile system = load_system("a100-80gb-sxm");
+  system.network[0].message_efficiency = 0.01;
+  auto const step_ms = [&](char const* schedule, char const* vpp, bool ahead) {
+    SoftwareStack stack = load_stack("te-2025");
+    stack.receives_ahead = ahead;
+    Experiment const e = experiment_of({{"model", "gpt2"},
+                                        {"layers", "8"},
+                                        {"pp", "4"},
+                                        {"vpp", vpp},
+                                        {"schedule", schedule},
+                                        {"global-batch", "16"},
+                                        {"precision", "bf16"}});
+    return predict_step(e, CostModel(system, stack)).step_ms;
+  };
+  EXPECT_LT(step_ms("interleaved", "2", true), 0.99 * step_ms("interleaved", "2", false));
+  EXPECT_EQ(step_ms("1f1b", "1", true), step_ms("1f1b", "1", false));
+}
+
+// Sharded gradients take their sums as they are reduced: compute waits for no addition.
+TEST(Prediction, ReductionsOfSuchStacksAddByThemselves) {
+  Experiment const e = experiment_of(
+      {{"model", "gpt2"}, {"layers", "2"}, {"dp", "4"}, {"zero", "3"}, {"global-batch", "8"}, {"precision", "bf16"}});
+  auto const count = [&](char const* stack, bool adds) {
+    StepProgram const p = with_stack(lower(e, 0), load_stack(stack));
+    std::int64_t found = 0;
+    for (Segment const& s : p.segments)
+      for (Op const& op : s.ops)
+        if (adds)
+          found += op.kind == OpKind::copy_block && op.accumulate;
+        else
+          found += op.kind == OpKind::reduce_scatter && std::ranges::any_of(p.buckets, [&](Bucket const& b) {
+                     return b.gradient_shard == op.outputs[0].id;
+                   });
+    return found;
+  };
+  EXPECT_GT(count("ours", true), 0);
+  EXPECT_EQ(count("ours", false), 0);
+  EXPECT_EQ(count("te-2025", true), 0);
+  EXPECT_EQ(count("te-2025", false), count("ours", true));
+}
+
 // Inputs of linear layers are kept as fp8 casts where those run in fp8: norms' outputs and the activation's, a byte
 // each.
 TEST(Memory, Fp8LayersKeepTheirInputsInOneByte) {
