@@ -227,29 +227,6 @@ TEST(Prediction, ReceivesPostedAheadHideMessagesOfInterleavedStages) {
   EXPECT_EQ(step_ms("1f1b", "1", true), step_ms("1f1b", "1", false));
 }
 
-// Sharded gradients take their sums as they are reduced: compute waits for no addition.
-TEST(Prediction, ReductionsOfSuchStacksAddByThemselves) {
-  Experiment const e = experiment_of(
-      {{"model", "gpt2"}, {"layers", "2"}, {"dp", "4"}, {"zero", "3"}, {"global-batch", "8"}, {"precision", "bf16"}});
-  auto const count = [&](char const* stack, bool adds) {
-    StepProgram const p = with_stack(lower(e, 0), load_stack(stack));
-    std::int64_t found = 0;
-    for (Segment const& s : p.segments)
-      for (Op const& op : s.ops)
-        if (adds)
-          found += op.kind == OpKind::copy_block && op.accumulate;
-        else
-          found += op.kind == OpKind::reduce_scatter && std::ranges::any_of(p.buckets, [&](Bucket const& b) {
-                     return b.gradient_shard == op.outputs[0].id;
-                   });
-    return found;
-  };
-  EXPECT_GT(count("ours", true), 0);
-  EXPECT_EQ(count("ours", false), 0);
-  EXPECT_EQ(count("te-2025", true), 0);
-  EXPECT_EQ(count("te-2025", false), count("ours", true));
-}
-
 // Inputs of linear layers are kept as fp8 casts where those run in fp8: norms' outputs and the activation's, a byte
 // each.
 TEST(Memory, Fp8LayersKeepTheirInputsInOneByte) {
