@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Prints the rows of shardbench CSV files as a table, the fastest first: show.py FILE.csv..."""
+import collections
 import sys
 
 from tool import BadInput, finite, read_table, run
@@ -33,7 +34,11 @@ def is_result(name):
 
 def varying_columns(rows):
     """What tells rows of one file apart that have the same cut."""
-    return [name for name in rows[0] if name not in CUT and not is_result(name) and len({row[name] for row in rows}) > 1]
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[cut_text(row)].append(row)
+    return [name for name in rows[0] if name not in CUT and not is_result(name)
+            and any(len({row[name] for row in group}) > 1 for group in groups.values())]
 
 
 def cut_text(row, varying=()):

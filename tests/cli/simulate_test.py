@@ -35,6 +35,30 @@ class Simulate(CliTest):
         self.assertAlmostEqual(prefill["tokens_per_s"], 4 * 128e3 / prefill["step_ms_p50"], delta=1e-6 * prefill["tokens_per_s"])
         self.assertEqual(prefill["ttft_ms"], prefill["step_ms_p50"])
 
+    def test_what_is_said_to_have_no_effect_has_none(self):
+        def told(*words):
+            (row,) = json.loads(self.call("simulate", "--model", "gpt2", "--layers", "4", "--seq", "128", "--global-batch", "8",
+                                          "--system", "h100-sxm", "--json", *words))
+            numbers = {name: value for name, value in row.items() if name.endswith(("_ms", "_p50", "_bytes", "_per_rank"))
+                       or name.startswith(("payload", "wire"))}
+            return numbers, row["reason"] or ""
+
+        for axis, width, knobs in (("dp", "2", (["--zero", "1"], ["--zero", "2"], ["--zero", "3"], ["--bucket-mb", "1"])),
+                                   ("tp", "2", (["--sequence-parallel"], ["--tp-overlap", "chunked"], ["--tp-sync-fraction", "0.5"])),
+                                   ("pp", "2", (["--schedule", "gpipe"], ["--schedule", "zb-h1"], ["--schedule", "zb-v"])),
+                                   ("cp", "2", (["--cp-method", "all-gather"], ["--cp-method", "ulysses"]))):
+            alone, wide = told(), told("--" + axis, width)
+            self.assertEqual((alone[1], wide[1]), ("", ""))
+            for knob in knobs:
+                with self.subTest(knob=knob):
+                    numbers, reason = told(*knob)
+                    self.assertIn(f"{knob[0][2:]}: ", reason)
+                    self.assertIn(f"has no effect at {axis} 1", reason)
+                    self.assertEqual(numbers, alone[0])
+                    numbers, reason = told(*knob, "--" + axis, width)
+                    self.assertEqual(reason, "")
+                    self.assertNotEqual(numbers, wide[0])
+
     def test_names_are_checked(self):
         for words, say in ((["--system", "h100-sx"], "did you mean h100-sxm?"), ([], "--system: missing"),
                            (["--system", "h100-sxm", "--stack", "none"], "shipped: ")):
