@@ -14,6 +14,9 @@ namespace shardbench {
 namespace {
 
 constexpr double seconds_per_day = 86400;
+/// A count of devices is judged by more than the cut that the closed forms tell fastest: they may err by more than two
+/// cuts differ.
+constexpr std::size_t simulated_in_search = 4;
 
 void write_rows(PlanInput const& in, std::vector<ReportRow>& rows) {
   mark_front(rows);
@@ -123,10 +126,32 @@ std::int64_t first_count(PlanInput const& in, CostModel const& model) {
   return n;
 }
 
+/// Nothing up to the last count is enough: what that count comes to, and what it lacks.
+int fail_fewest(PlanInput const& in, CostModel const& model) {
+  std::vector<ReportRow> rows;
+  CountPlan const count = plan_count(in, model, in.counts.back(), in.options);
+  add_rows(in, model, count, rows);
+  std::string reason;
+  if (!count.plan.result.best.empty()) {
+    PlannedPoint const& best = count.plan.result.best.front();
+    double const days = run_cost(in, best.experiment, best.step_ms).training.days;
+    reason = fmt::format("deadline of {:g} days missed by {:.1f} days on {} devices, the most asked for (--gpus)",
+                         in.budget.deadline_days, days - in.budget.deadline_days, in.counts.back());
+    for (ReportRow& row : rows) row.outcome = Outcome::failed, row.reason = reason;
+  }
+  write_rows(in, rows);
+  if (in.json) return 1;
+  if (reason.empty())
+    print_plan(in, count, model);
+  else
+    fmt::print("{}\n", reason);
+  return 1;
+}
+
 /// The fewest devices in which a model fits and, with a deadline, which meet it.
 int plan_fewest(PlanInput const& in, CostModel const& model) {
   PlanOptions quick = in.options;
-  quick.top = quick.simulated = 1;
+  quick.top = 1, quick.simulated = simulated_in_search;
   bool const deadline = in.budget.deadline_days > 0;
   auto const attempt = [&](std::int64_t devices) {
     DeviceTrial trial{.devices = devices};
@@ -142,13 +167,10 @@ int plan_fewest(PlanInput const& in, CostModel const& model) {
   DeviceSearch const search =
       fewest_devices(first_count(in, model), in.counts.back(), in.budget.deadline_days, attempt);
   if (!in.json)
-    print_search(search,
+    print_search(in, search,
                  deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",
                  deadline ? "days" : "step ms");
-  if (search.devices == 0) {
-    if (in.json) fmt::print("[]\n");
-    return 1;
-  }
+  if (search.devices == 0) return fail_fewest(in, model);
   std::vector<ReportRow> rows;
   CountPlan const count = plan_count(in, model, search.devices, in.options);
   add_rows(in, model, count, rows);
@@ -166,6 +188,17 @@ ServeRequest serve_request(PlanInput const& in, std::int64_t devices) {
           .demands = in.demands};
 }
 
+/// The prompt and the token of what comes nearest, as failed; nothing where nothing has a program.
+void add_failed(std::vector<ReportRow>& rows, PlanInput const& in, CostModel const& model, ServeRequest const& request,
+                ServeResult const& result) {
+  ServeCut const& cut = result.too_slow > 0 ? result.nearest : result.smallest;
+  for (ReportRow& row : served_rows(in, model, look_closer(request, model, cut))) {
+    row.outcome = Outcome::failed;
+    row.reason = why_none(in, request, result, model);
+    rows.push_back(std::move(row));
+  }
+}
+
 int show_serving(PlanInput const& in, CostModel const& model, std::vector<std::int64_t> const& counts) {
   std::vector<ReportRow> rows;
   bool found = false;
@@ -175,6 +208,7 @@ int show_serving(PlanInput const& in, CostModel const& model, std::vector<std::i
     found |= !result.best.empty();
     for (ServedPoint const& point : result.best)
       for (ReportRow& row : served_rows(in, model, point)) rows.push_back(std::move(row));
+    if (result.best.empty()) add_failed(rows, in, model, request, result);
     if (!in.json) print_serving(in, request, result, model);
   }
   for (ReportRow const& row : rows) append_result(in.out, row, {});
@@ -187,7 +221,7 @@ int serve_fewest(PlanInput const& in, CostModel const& model) {
     DeviceTrial trial{.devices = devices};
     try {
       PlanOptions quick = in.options;
-      quick.top = quick.simulated = 1;
+      quick.top = 1, quick.simulated = simulated_in_search;
       ServeResult const result = plan_serving(serve_request(in, devices), model, quick, in.objective);
       trial.possible = result.best.size() + static_cast<std::size_t>(result.too_slow) > 0;
       trial.meets = !result.best.empty();
@@ -198,12 +232,8 @@ int serve_fewest(PlanInput const& in, CostModel const& model) {
     return trial;
   };
   DeviceSearch const search = fewest_devices(in.counts.front(), in.counts.back(), 0, attempt);
-  if (!in.json) print_search(search, limits_text(in), "tpot ms");
-  if (search.devices == 0) {
-    if (in.json) fmt::print("[]\n");
-    return 1;
-  }
-  return show_serving(in, model, {search.devices});
+  if (!in.json) print_search(in, search, limits_text(in), "tpot ms");
+  return show_serving(in, model, {search.devices == 0 ? in.counts.back() : search.devices});
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ std::string cut_text(Experiment const& e) {
   return text;
 }
 
-std::string megatron_flags(Experiment const& e) {
+std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {
+  if (e.model.yolo) return "[Megatron-LM has no detectors]";
   ParallelConfig const& p = e.parallel;
   std::string text = fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {}", p.tp, p.pp);
   if (p.vpp > 1) text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.vpp);
@@ -64,6 +65,10 @@ std::string megatron_flags(Experiment const& e) {
   if (p.zero_stage > 1)
     text += fmt::format(" --use-megatron-fsdp --data-parallel-sharding-strategy {}",
                         p.zero_stage == 2 ? "optim_grads" : "optim_grads_params");
+  // From ZeRO 2 on reductions go beside compute whatever the stack, as they do there only when asked to.
+  if (p.dp > 1 && (stack.dp_overlap || p.zero_stage > 1)) text += " --overlap-grad-reduce";
+  if (p.dp > 1 && (p.zero_stage == 3 || (p.zero_stage > 0 && stack.dp_overlap && stack.gather_with_forward)))
+    text += " --overlap-param-gather";
   if (p.recompute == Recompute::full)
     text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
   if (p.recompute == Recompute::selective) text += " --recompute-granularity selective";
@@ -73,6 +78,7 @@ std::string megatron_flags(Experiment const& e) {
 }
 
 std::string torchtitan_flags(Experiment const& e) {
+  if (e.model.yolo) return "[torchtitan has no detectors]";
   ParallelConfig const& p = e.parallel;
   std::string text = fmt::format("--parallelism.tensor_parallel_degree {} --parallelism.pipeline_parallel_degree {} {}",
                                  p.tp, p.pp, torchtitan_data_parallel(p));

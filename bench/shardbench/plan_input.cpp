@@ -17,16 +17,29 @@ constexpr std::int64_t most_devices = std::int64_t{1} << 24, searched_devices = 
 
 using Units = std::initializer_list<std::pair<std::string_view, double>>;
 
+/// "a number from 1 to 100, with ms or s behind it (without: ms)".
+std::string allowed_text(Units units, double least, double most) {
+  std::string words, without;
+  for (auto const& [unit, times] : units) {
+    words += fmt::format("{}{}", words.empty() ? "" : " or ", unit);
+    if (times == 1) without = fmt::format(" (without: {})", unit);
+  }
+  return fmt::format("a {}{}{}", number_range_text(least, most),
+                     words.empty() ? "" : fmt::format(", with {} behind it", words),
+                     without.empty() && !words.empty() ? " or nothing" : without);
+}
+
 /// A number with one of these units behind it, in the unit of factor 1; without a unit it is in that one.
 double with_unit(std::string_view flag, std::string_view text, Units units, double least, double most) {
-  double factor = 1;
-  for (auto const& [unit, times] : units)
-    if (text.ends_with(unit)) {
-      text.remove_suffix(unit.size());
-      factor = times;
-      break;
-    }
-  return factor * parse_number(flag, text, least, most);
+  std::size_t const digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  std::string_view const behind = text.substr(digits);
+  auto const unit = std::ranges::find(units, behind, &std::pair<std::string_view, double>::first);
+  bool const known = behind.empty() || unit != units.end();
+  try {
+    if (known) return (behind.empty() ? 1 : unit->second) * parse_number(flag, text.substr(0, digits), least, most);
+  } catch (InputError const&) {  // it knows neither the unit nor the whole text
+  }
+  throw InputError(fmt::format("--{}: {} is not {}", flag, in_quotes(text), allowed_text(units, least, most)));
 }
 
 double option_or(Arguments const& a, std::string const& flag, Units units, double least, double most,
@@ -83,6 +96,11 @@ void read_budget(PlanInput& in, Arguments const& a, CostModel const& model) {
     throw InputError("--deadline: needs --tokens, the length of the training run");
   if (in.serving && b.tokens > 0)
     throw InputError("--tokens: of a training run, with serving asked for; allowed without --ttft, --tpot and latency");
+  if (b.tokens == 0)
+    for (char const* const flag : {"mtbf-hours", "checkpoint-seconds", "restart-seconds", "stragglers"})
+      if (a.has(flag))
+        throw InputError(
+            fmt::format("--{}: of a whole training run; allowed with --tokens, the length of the run", flag));
   SystemProfile const& s = model.system();
   b.price_per_device_hour = option_or(a, "price", {}, 0.001, 1e6, s.price_per_device_hour);
   b.failures.mtbf_device_hours = option_or(a, "mtbf-hours", {}, 1, 1e12, s.mtbf_device_hours);
@@ -104,6 +122,10 @@ void read_objective(PlanInput& in, Arguments const& a) {
         "--objective: 'step-time' is of training, with --ttft or --tpot given; allowed: latency, "
         "tokens-per-gpu-hour, cost, memory, gpus");
   in.search = in.objective == Objective::gpus;
+  for (char const* const flag : {"pareto", "what-if"})
+    if (in.serving && a.has(flag))
+      throw InputError(
+          fmt::format("--{}: of a training step; allowed without --ttft, --tpot and --objective latency", flag));
 }
 
 std::vector<std::string> list_of(Arguments const& a, std::string const& flag) {

@@ -43,7 +43,7 @@ std::string run_command_of(Experiment const& e) {
 ReportRow planned_row(PlanInput const& input, CostModel const& model, PlannedPoint const& point) {
   Experiment const& e = point.experiment;
   ReportRow row = row_of(input, model, e, point.prediction, point.memory);
-  row.megatron_flags = megatron_flags(e);
+  row.megatron_flags = megatron_flags(e, model.stack());
   row.torchtitan_flags = torchtitan_flags(e);
   if (input.budget.tokens == 0) return row;
   RunCost const cost = run_cost(input, e, point.step_ms);

@@ -69,7 +69,16 @@ void print_front(PlanInput const& in, std::vector<PlannedPoint> const& front) {
 
 void print_run(PlanInput const& in, PlannedPoint const& best, std::int64_t devices) {
   RunBudget const& b = in.budget;
-  if (b.tokens == 0) return;
+  if (b.tokens == 0) {
+    Experiment const& e = best.experiment;
+    double const of_step = static_cast<double>(e.global_batch * e.seq);
+    double const hours = best.step_ms / 3.6e6 * static_cast<double>(e.ranks);
+    if (b.price_per_device_hour > 0)
+      fmt::print("cost      {:.3g} USD a million {} at {:g} USD a device-hour, if nothing fails\n",
+                 1e6 * hours * b.price_per_device_hour / of_step, e.model.yolo ? "images" : "tokens",
+                 b.price_per_device_hour);
+    return;
+  }
   auto const& [g, t] = run_cost(in, best.experiment, best.step_ms);
   fmt::print("\ntraining  {} tokens: {} steps, {:.1f} days, {} device-hours{}\n", grouped(b.tokens), grouped(t.steps),
              t.days, grouped(std::round(t.device_hours)),
@@ -110,7 +119,7 @@ void print_plain(CountPlan const& plan, PlannedPoint const& best) {
       differences_text(best.prediction, other.prediction));
 }
 
-void print_best(PlanInput const& in, CountPlan const& plan) {
+void print_best(PlanInput const& in, CountPlan const& plan, SoftwareStack const& stack) {
   PlanResult const& result = plan.plan.result;
   PlannedPoint const& best = result.best.front();
   fmt::print("\nbest      {}, {} microbatches; by {}\n", cut_text(best.experiment), best.experiment.microbatches(),
@@ -130,7 +139,7 @@ void print_best(PlanInput const& in, CountPlan const& plan) {
         100 * best.screening_error(), std::max(in.options.simulated, in.options.top));
   fmt::print("simulate  {}\n", simulate_command_of(in, best.experiment));
   fmt::print("run       {}\n", run_command_of(best.experiment));
-  fmt::print("megatron  {}\n", megatron_flags(best.experiment));
+  fmt::print("megatron  {}\n", megatron_flags(best.experiment, stack));
   fmt::print("titan     {}\n", torchtitan_flags(best.experiment));
 }
 
@@ -163,7 +172,7 @@ void print_plan(PlanInput const& in, CountPlan const& plan, CostModel const& mod
   }
   print_table(result);
   print_front(in, plan.plan.front);
-  print_best(in, plan);
+  print_best(in, plan, model.stack());
   print_run(in, result.best.front(), request.devices);
   if (in.what_if) print_what_ifs(in, plan, model);
 }
@@ -212,8 +221,8 @@ void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
                100 * bend_share);
 }
 
-void print_search(DeviceSearch const& search, std::string const& demand, std::string const& unit) {
-  fmt::print("fewest devices with {}\n", demand);
+void print_search(PlanInput const& in, DeviceSearch const& search, std::string const& demand, std::string const& unit) {
+  fmt::print("fewest devices with {}, of {} to {} (--gpus)\n", demand, in.counts.front(), in.counts.back());
   std::vector<std::vector<std::string>> lines{{"devices", unit, "answer"}};
   std::vector<DeviceTrial> trials = search.trials;
   std::ranges::stable_sort(trials, {}, &DeviceTrial::devices);
@@ -226,7 +235,7 @@ void print_search(DeviceSearch const& search, std::string const& demand, std::st
   if (search.devices > 0)
     fmt::print("devices   {} are enough\n\n", search.devices);
   else
-    fmt::print("devices   none of these counts is enough\n");
+    fmt::print("devices   none of these counts is enough\n\n");
 }
 
 }  // namespace shardbench

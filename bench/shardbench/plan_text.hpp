@@ -20,8 +20,9 @@ void print_plan(PlanInput const& input, CountPlan const& plan, CostModel const& 
 /// A line a device count, and where the curve bends.
 void print_curve(PlanInput const& input, std::vector<CountPlan> const& plans);
 
-/// The device counts that were tried for a demand, and the answer.
-void print_search(DeviceSearch const& search, std::string const& demand, std::string const& time_unit);
+/// The device counts that were tried for a demand, of which range, and the answer.
+void print_search(PlanInput const& input, DeviceSearch const& search, std::string const& demand,
+                  std::string const& time_unit);
 
 /// "  name   12.34 ms   5.6%" a part of a step.
 void print_parts(Prediction const& step);

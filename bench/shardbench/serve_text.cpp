@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "bench/shardbench/plan_rows.hpp"
 #include "bench/shardbench/plan_text.hpp"
 #include "bench/shardbench/text.hpp"
@@ -52,39 +54,39 @@ void print_best(PlanInput const& in, ServeResult const& result) {
   fmt::print("token     {}\n          {}\n", simulate_command_of(in, best.decode), run_command_of(best.decode));
 }
 
-/// The first doubling of the devices on which something fits and keeps the limits.
+/// The first doubling of the devices on which something fits and keeps the limits. What the most of them do not do,
+/// fewer do not either: they have fewer ways to cut, so those are tried first.
 void print_more_devices(PlanInput const& in, ServeRequest request, CostModel const& model) {
   PlanOptions quick = in.options;
-  quick.top = quick.simulated = 1;
-  std::int64_t const most = most_times * request.devices;
-  for (request.devices *= 2; request.devices <= most; request.devices *= 2) {
+  quick.top = 1, quick.simulated = 2;
+  std::int64_t const fewest = 2 * request.devices, most = most_times * request.devices;
+  // Whether any cut does shows with the fewest sequences, which is quickly tried.
+  auto const plan_on = [&](std::int64_t devices, Objective objective) -> std::optional<ServedPoint> {
+    request.devices = devices;
     try {
-      ServeResult const more = plan_serving(request, model, quick, in.objective);
-      if (more.best.empty()) continue;
-      ServedPoint const& p = more.best.front();
-      fmt::print("change    {} devices: {}, ttft {:.1f} ms, tpot {:.2f} ms, {}\n", request.devices, serve_text(p.cut),
-                 p.ttft_ms, p.tpot_ms, bytes_text(p.memory_bytes));
-      return;
-    } catch (InputError const&) {
-      continue;  // no legal cut of so many
+      ServeResult result = plan_serving(request, model, quick, objective);
+      if (!result.best.empty()) return std::move(result.best.front());
+    } catch (InputError const&) {  // no legal cut of so many
     }
-  }
+    return std::nullopt;
+  };
+  if (plan_on(most, Objective::latency))
+    for (std::int64_t n = fewest; n <= most; n *= 2) {
+      if (!plan_on(n, Objective::latency)) continue;
+      std::optional<ServedPoint> const p = plan_on(n, in.objective);
+      if (!p) continue;
+      fmt::print("change    {} devices: {}, ttft {:.1f} ms, tpot {:.2f} ms, {}\n", n, serve_text(p->cut), p->ttft_ms,
+                 p->tpot_ms, bytes_text(p->memory_bytes));
+      return;
+    }
   fmt::print("change    no device count up to {} does\n", most);
 }
 
-void print_nothing(PlanInput const& in, ServeRequest const& request, ServeResult const& result,
-                   CostModel const& model) {
-  double const allowed = allowed_bytes(model, in.options.memory_share);
-  if (result.too_slow == 0) {
-    fmt::print("nothing fits: the smallest, {}, needs {} of {} a device\n", serve_text(result.smallest),
-               bytes_text(result.least_memory_bytes), bytes_text(allowed));
-  } else {
-    fmt::print(
-        "too slow  nothing that fits keeps {}: the least ttft is {:.1f} ms and the least tpot {:.2f} ms, not of one "
-        "cut\n",
-        limits_text(in), result.least_ttft_ms, result.least_tpot_ms);
-  }
-  print_more_devices(in, request, model);
+/// "the least ttft is 812.3 ms, 312.3 ms (62%) more than 500 ms"; empty when the limit can be kept.
+std::string missed_text(std::string_view name, double least, double limit) {
+  if (limit == 0 || least <= limit) return {};
+  return fmt::format("the least {} is {:.4g} ms, {:.4g} ms ({:.0f}%) more than {:g} ms", name, least, least - limit,
+                     100 * (least / limit - 1), limit);
 }
 
 }  // namespace
@@ -94,6 +96,23 @@ std::string limits_text(PlanInput const& in) {
   if (in.ttft_limit_ms > 0) text = fmt::format("ttft {:g} ms", in.ttft_limit_ms);
   if (in.tpot_limit_ms > 0) text += fmt::format("{}tpot {:g} ms", text.empty() ? "" : " and ", in.tpot_limit_ms);
   return text.empty() ? "no limit" : text;
+}
+
+std::string why_none(PlanInput const& in, ServeRequest const& r, ServeResult const& result, CostModel const& model) {
+  double const allowed = allowed_bytes(model, in.options.memory_share);
+  if (result.too_slow == 0)
+    return fmt::format("nothing fits: the smallest, {}, needs {} of {} a device, {} too much",
+                       serve_text(result.smallest), bytes_text(result.least_memory_bytes), bytes_text(allowed),
+                       bytes_text(result.least_memory_bytes - allowed));
+  std::string const ttft = missed_text("ttft", result.least_ttft_ms, r.ttft_limit_ms),
+                    tpot = missed_text("tpot", result.least_tpot_ms, r.tpot_limit_ms);
+  std::string const which =
+      ttft.empty() && tpot.empty()
+          ? fmt::format("each limit can be kept, but not both by one cut (least ttft {:.4g} ms, least tpot {:.4g} ms)",
+                        result.least_ttft_ms, result.least_tpot_ms)
+          : ttft + (ttft.empty() || tpot.empty() ? "" : "; ") + tpot;
+  return fmt::format("too slow: nothing that fits on {} devices keeps {}: {}; nearest: {}, {:.0f}% over", r.devices,
+                     limits_text(in), which, serve_text(result.nearest), 100 * (result.nearest_miss - 1));
 }
 
 void print_serving(PlanInput const& in, ServeRequest const& request, ServeResult const& result,
@@ -108,7 +127,8 @@ void print_serving(PlanInput const& in, ServeRequest const& request, ServeResult
       result.legal, result.too_big, result.too_slow, result.no_program);
   if (!result.problem.empty()) fmt::print("  without a program: {}\n\n", result.problem);
   if (result.best.empty()) {
-    print_nothing(in, request, result, model);
+    fmt::print("{}\n", why_none(in, request, result, model));
+    print_more_devices(in, request, model);
     return;
   }
   print_table(in, result);

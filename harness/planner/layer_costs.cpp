@@ -171,6 +171,7 @@ bool outside_has_experts(Experiment const& base) {
 
 KindCosts measure_kind(PlanRequest const& request, CostModel const& model, LayerKey const& key, bool experts) try {
   KindCosts costs;
+  if (request.base.model.yolo) return costs;  // its blocks are unlike: the whole model is what surrounds no layers
   costs.alone = cost_of(probe(request, model, key, 1, experts, Scope::layer));
   costs.layer = difference(cost_of(probe(request, model, key, 2, experts, Scope::layer)), costs.alone);
   return costs;

@@ -171,7 +171,13 @@ void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, A
     std::vector<Value> listed;
     for (std::string const& part : parts_of(demand.substr(equals + 1))) {
       Experiment named;
-      set_field(named, name, part);
+      try {
+        set_field(named, name, part);
+      } catch (InputError const& refusal) {  // it blames the flag of the same name: the demand is to blame
+        std::string const words = refusal.what(), blamed = fmt::format("--{}: ", name);
+        throw InputError(fmt::format("--{} {}: {}", flag, printable(demand),
+                                     words.starts_with(blamed) ? words.substr(blamed.size()) : words));
+      }
       listed.push_back(value_of(named));
     }
     apply(values, listed);
@@ -192,6 +198,22 @@ bool splits_backward(ScheduleKind kind) {
 LayerKey layer_key(Candidate const& c) {
   return {c.tp, c.cp, c.ep, c.etp, c.micro_batch, c.sequence_parallel, c.tp_overlap, c.recompute};
 }
+
+namespace {
+
+/// A detector is cut over data alone and has no attention core to repeat; without a tensor-parallel or a pipeline
+/// degree there is nothing for the knobs of such a cut to do.
+void leave_out_what_has_no_meaning(PlanAxes& a, ModelConfig const& m) {
+  if (m.yolo) {
+    a.pp = {1};
+    a.zero_stage = {0, 1, 2};
+    a.recompute = {Recompute::none, Recompute::full};
+  }
+  if (a.tp == std::vector<std::int32_t>{1}) a.sequence_parallel = a.tp_overlap = {false};
+  if (a.pp == std::vector<std::int32_t>{1}) a.vpp = {1}, a.schedule = {ScheduleKind::one_f_one_b};
+}
+
+}  // namespace
 
 PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
   PlanAxes a;
@@ -216,6 +238,7 @@ PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
   a.recompute = {Recompute::none, Recompute::selective, Recompute::full};
   a.schedule = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v,
                 ScheduleKind::dualpipe};
+  leave_out_what_has_no_meaning(a, m);
   return a;
 }
 

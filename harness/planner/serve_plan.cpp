@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
+#include <numeric>
+#include <optional>
 
+#include "harness/planner/worker_threads.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -28,18 +30,25 @@ struct ScreenedCut {
   ServeCost cost;
 };
 
-bool layers_are_alike(ModelConfig const& m) {
-  if (m.sliding_window > 0 && m.sliding_window_step > 1) return false;
-  for (std::int64_t layer = 1; layer < m.layers; ++layer)
-    if (m.is_moe_layer(layer) != m.is_moe_layer(0)) return false;
-  return true;
+/// Layers after which a model repeats itself, apart from dense layers before the first with experts; 0: it never does.
+std::int64_t period_of(ModelConfig const& m) {
+  std::int64_t const window = m.sliding_window > 0 ? m.sliding_window_step : 1;
+  if (!m.moe) return window;
+  if (!m.moe->dense_layers.empty() || (m.moe->first_dense_layers > 0 && (m.moe->layer_step > 1 || window > 1)))
+    return 0;
+  return std::lcm(window, m.moe->layer_step);
 }
 
-Experiment cut_experiment(ServeRequest const& r, ServeCut const& c, PhaseKind phase, std::int64_t layers) {
+/// Which layers a screened model keeps: all of the model's, the repeated ones, the dense ones alone.
+enum class Kept : std::uint8_t { all, repeated, dense };
+
+Experiment cut_experiment(ServeRequest const& r, ServeCut const& c, PhaseKind phase, std::int64_t layers, Kept kept) {
   Experiment e = r.base;
   e.model.layers = layers, e.layers = 0;
   e.parallel = {};
   e.parallel.tp = c.tp, e.parallel.pp = c.pp, e.parallel.ep = c.ep, e.parallel.dp = c.replicas;
+  if (e.model.moe && kept == Kept::repeated) e.model.moe->first_dense_layers = 0;
+  if (kept == Kept::dense) e.model.moe.reset(), e.parallel.ep = 1;
   e.phase = phase;
   bool const decode = phase == PhaseKind::decode;
   e.context = decode ? r.base.context : 0;
@@ -56,13 +65,12 @@ double memory_of(MemoryFit const& prefill, MemoryFit const& decode) {
   return decode.needed_bytes + prefill.activation_bytes;
 }
 
-ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut const& c, std::int64_t layers,
-                         bool breakdown) {
+ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut const& c) {
   ServedPoint p;
   p.cut = c;
   auto const step = [&](PhaseKind phase, Experiment& e, Prediction& prediction, MemoryFit& memory) {
-    e = cut_experiment(r, c, phase, layers);
-    prediction = predict_step(e, model, {.record_spans = false, .break_down = breakdown});
+    e = cut_experiment(r, c, phase, r.base.model.layers, Kept::all);
+    prediction = predict_step(e, model, {.record_spans = false, .break_down = true});
     memory = memory_fit(prediction.programs, model.system(), model.stack());
     prediction.programs = std::vector<StepProgram>();
   };
@@ -75,15 +83,33 @@ ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut
 
 ServeCost cost_of(ServedPoint const& p) { return {p.ttft_ms, p.tpot_ms, p.memory_bytes}; }
 
-/// From models of one and two layers a stage, where layers are alike.
-ServeCost screen(ServeRequest const& r, CostModel const& model, ServeCut const& c, bool alike) {
-  std::int64_t const layers = r.base.model.layers, deep = (layers + c.pp - 1) / c.pp;
-  if (!alike || deep <= 2) return cost_of(simulate_cut(r, model, c, layers, false));
-  ServeCost const one = cost_of(simulate_cut(r, model, c, c.pp, false));
-  ServeCost const two = cost_of(simulate_cut(r, model, c, 2 * c.pp, false));
-  auto const times = static_cast<double>(deep - 1);
-  return {one.ttft_ms + times * (two.ttft_ms - one.ttft_ms), one.tpot_ms + times * (two.tpot_ms - one.tpot_ms),
-          one.memory_bytes + times * (two.memory_bytes - one.memory_bytes)};
+/// A step of one phase: its time, what it needs, and its activations among that.
+using PhaseCost = std::array<double, 3>;
+
+PhaseCost step_of(ServeRequest const& r, CostModel const& model, ServeCut const& c, PhaseKind phase,
+                  std::int64_t layers, Kept kept) {
+  Prediction const p = predict_step(cut_experiment(r, c, phase, layers, kept), model, {.record_spans = false});
+  MemoryFit const fit = memory_fit(p.programs, model.system(), model.stack());
+  return {p.step_ms, fit.needed_bytes, fit.activation_bytes};
+}
+
+/// From models of one and two periods of layers a stage, where layers repeat. With a pipeline every stage is taken to
+/// be one of repeated layers.
+PhaseCost screen(ServeRequest const& r, CostModel const& model, ServeCut const& c, PhaseKind phase) {
+  ModelConfig const& m = r.base.model;
+  std::int64_t const period = period_of(m), dense = m.moe && c.pp == 1 ? m.moe->first_dense_layers : 0;
+  std::int64_t const deep = (m.layers + c.pp - 1) / c.pp - dense;
+  if (period == 0 || deep <= 2 * period) return step_of(r, model, c, phase, m.layers, Kept::all);
+  auto const add = [](PhaseCost& sum, double times, PhaseCost const& more, PhaseCost const& less) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += times * (more[i] - less[i]);
+  };
+  PhaseCost sum = step_of(r, model, c, phase, period * c.pp, Kept::repeated), one = sum;
+  add(sum, static_cast<double>(deep - period) / static_cast<double>(period),
+      step_of(r, model, c, phase, 2 * period * c.pp, Kept::repeated), one);
+  if (dense > 0)
+    add(sum, static_cast<double>(dense), step_of(r, model, c, phase, 2, Kept::dense),
+        step_of(r, model, c, phase, 1, Kept::dense));
+  return sum;
 }
 
 /// Less is better.
@@ -114,50 +140,45 @@ void check_demands(PlanDemands const& demands) {
             "--{}: {}: serving cuts by tp, pp, ep and dp (replicas) only; allowed: one of them", flag, demand));
 }
 
-/// Tries cuts and batches.
-class ServeSearch {
+/// How many times its limit the worst of a cost is.
+double miss_of(ServeRequest const& r, ServeCost const& cost) {
+  return std::max(r.ttft_limit_ms > 0 ? cost.ttft_ms / r.ttft_limit_ms : 0,
+                  r.tpot_limit_ms > 0 ? cost.tpot_ms / r.tpot_limit_ms : 0);
+}
+
+void count_as_slow(ServeResult& result, ServeRequest const& r, ServeCut const& c, ServeCost const& cost) {
+  ++result.too_slow;
+  double const miss = miss_of(r, cost);
+  if (result.nearest_miss == 0 || miss < result.nearest_miss) result.nearest_miss = miss, result.nearest = c;
+}
+
+void lower(double& least, double value) {
+  if (value > 0) least = least == 0 ? value : std::min(least, value);
+}
+
+/// Tries the batches of one cut.
+class CutSearch {
  public:
-  ServeSearch(ServeRequest const& request, CostModel const& model, double allowed, Objective objective)
-      : r_(request),
-        model_(model),
-        allowed_(allowed),
-        objective_(objective),
-        alike_(layers_are_alike(request.base.model)) {}
+  CutSearch(ServeRequest const& request, CostModel const& model, double allowed, Objective objective)
+      : r_(request), model_(model), allowed_(allowed), objective_(objective) {}
 
-  void run() {
-    Experiment base = r_.base;
-    base.global_batch = base.global_batch > 0 ? base.global_batch : r_.devices;
-    PlanAxes const axes = request_for(base, r_.devices, r_.demands).axes;
-    for (std::int32_t const tp : axes.tp)
-      for (std::int32_t const pp : axes.pp)
-        for (std::int32_t const ep : axes.ep) {
-          std::int64_t const inner = static_cast<std::int64_t>(tp) * pp;
-          if (pp > r_.base.model.layers || r_.devices % inner != 0 ||
-              r_.devices % (static_cast<std::int64_t>(ep) * pp) != 0)
-            continue;
-          std::int64_t const replicas = r_.devices / inner;
-          bool const wanted = axes.dp.empty() || std::ranges::find(axes.dp, replicas) != axes.dp.end();
-          if (wanted) try_batches({.tp = tp, .pp = pp, .ep = ep, .replicas = replicas});
-        }
-  }
-
-  ServeResult result;
-  std::vector<ScreenedCut> kept;
-
- private:
-  void try_batches(ServeCut c) {
+  void run(ServeCut c) {
     if (r_.sequences > 0) {
       if (r_.sequences % c.replicas != 0) return;
       c.batch = r_.sequences / c.replicas;
       static_cast<void>(try_batch(c));
       return;
     }
-    // More sequences never make a token come sooner.
-    std::int64_t const most = objective_ == Objective::latency || objective_ == Objective::gpus ? 1 : most_sequences;
-    for (c.batch = 1; c.batch <= most; c.batch *= 2)
-      if (!try_batch(c)) return;
+    // More sequences never make a token come sooner: the fewest that a cut can decode are enough.
+    bool const fewest = objective_ == Objective::latency || objective_ == Objective::gpus;
+    for (c.batch = 1; c.batch <= most_sequences; c.batch *= 2)
+      if (!try_batch(c) || (fewest && result.legal > result.no_program)) return;
   }
 
+  ServeResult result;
+  std::vector<ScreenedCut> kept;
+
+ private:
   /// Whether a larger batch may be good too.
   bool try_batch(ServeCut c) {
     bool any = false;
@@ -179,18 +200,20 @@ class ServeSearch {
     ++result.legal;
     ServeCost cost;
     try {
-      cost = screen(r_, model_, c, alike_);
+      // A prompt comes alone, whatever the batch of those that follow.
+      if (!prompt_) prompt_ = screen(r_, model_, c, PhaseKind::prefill);
+      PhaseCost const token = screen(r_, model_, c, PhaseKind::decode);
+      cost = {prompt_->at(0), token[0], token[1] + prompt_->at(2)};
     } catch (IllegalConfig const& refusal) {
       ++result.no_program;
       if (result.problem.empty()) result.problem = refusal.what();
-      return false;
+      return true;  // such as too few sequences for the ranks that share them
     }
     if (result.least_memory_bytes == 0 || cost.memory_bytes < result.least_memory_bytes)
       result.least_memory_bytes = cost.memory_bytes, result.smallest = c;
     if (cost.memory_bytes > allowed_) return ++result.too_big, false;
-    auto const lower = [](double& least, double value) { least = least == 0 ? value : std::min(least, value); };
     lower(result.least_ttft_ms, cost.ttft_ms), lower(result.least_tpot_ms, cost.tpot_ms);
-    if (is_slow(r_, cost)) return ++result.too_slow, false;
+    if (is_slow(r_, cost)) return count_as_slow(result, r_, c, cost), false;
     kept.push_back({c, cost});
     return true;
   }
@@ -199,8 +222,85 @@ class ServeSearch {
   CostModel const& model_;
   double allowed_;
   Objective objective_;
-  bool alike_;
+  std::optional<PhaseCost> prompt_;
 };
+
+std::vector<ServeCut> cuts_of(ServeRequest const& r) {
+  Experiment base = r.base;
+  base.global_batch = base.global_batch > 0 ? base.global_batch : r.devices;
+  PlanAxes const axes = request_for(base, r.devices, r.demands).axes;
+  std::vector<ServeCut> cuts;
+  for (std::int32_t const tp : axes.tp)
+    for (std::int32_t const pp : axes.pp)
+      for (std::int32_t const ep : axes.ep) {
+        std::int64_t const inner = static_cast<std::int64_t>(tp) * pp;
+        if (pp > r.base.model.layers || r.devices % inner != 0 || r.devices % (static_cast<std::int64_t>(ep) * pp) != 0)
+          continue;
+        std::int64_t const replicas = r.devices / inner;
+        bool const wanted = axes.dp.empty() || std::ranges::find(axes.dp, replicas) != axes.dp.end();
+        if (wanted) cuts.push_back({.tp = tp, .pp = pp, .ep = ep, .replicas = replicas});
+      }
+  return cuts;
+}
+
+void add_counts(ServeResult& sum, ServeResult const& one) {
+  sum.legal += one.legal, sum.too_big += one.too_big, sum.too_slow += one.too_slow, sum.no_program += one.no_program;
+  if (sum.problem.empty()) sum.problem = one.problem;
+  lower(sum.least_ttft_ms, one.least_ttft_ms), lower(sum.least_tpot_ms, one.least_tpot_ms);
+  if (one.least_memory_bytes > 0 && (sum.least_memory_bytes == 0 || one.least_memory_bytes < sum.least_memory_bytes))
+    sum.least_memory_bytes = one.least_memory_bytes, sum.smallest = one.smallest;
+  if (one.nearest_miss > 0 && (sum.nearest_miss == 0 || one.nearest_miss < sum.nearest_miss))
+    sum.nearest_miss = one.nearest_miss, sum.nearest = one.nearest;
+}
+
+/// Screens every cut on all cores; the order is that of the cuts.
+std::vector<ScreenedCut> screen_all(ServeResult& result, ServeRequest const& r, CostModel const& model, double allowed,
+                                    Objective objective) {
+  std::vector<ServeCut> const cuts = cuts_of(r);
+  std::vector<std::pair<ServeResult, std::vector<ScreenedCut>>> found(cuts.size());
+  for_each_of(
+      cuts.size(),
+      [&](std::size_t i, CostModel const& mine) {
+        CutSearch search(r, mine, allowed, objective);
+        search.run(cuts[i]);
+        found[i] = {std::move(search.result), std::move(search.kept)};
+      },
+      model);
+  std::vector<ScreenedCut> kept;
+  for (auto const& [counts, some] : found)
+    add_counts(result, counts), kept.insert(kept.end(), some.begin(), some.end());
+  return kept;
+}
+
+/// Cuts that are simulated side by side, whatever the number of cores.
+constexpr std::size_t side_by_side = 4;
+
+/// Simulates screened cuts, the best first, until so many keep the limits. Another batch of the same cut is no other
+/// answer: it is simulated only where the one before it fails.
+void simulate_best(ServeResult& result, std::vector<ScreenedCut> left, ServeRequest const& r, CostModel const& model,
+                   double allowed, std::size_t wanted) {
+  while (!left.empty() && result.best.size() < wanted) {
+    std::vector<ScreenedCut> now, later;
+    for (ScreenedCut const& s : left) {
+      auto const same = [&](auto const& other) { return same_cut(other.cut, s.cut); };
+      if (std::ranges::any_of(result.best, same)) continue;
+      bool const waits = now.size() == side_by_side || std::ranges::any_of(now, same);
+      (waits ? later : now).push_back(s);
+    }
+    std::vector<ServedPoint> looks(now.size());
+    for_each_of(
+        now.size(), [&](std::size_t i, CostModel const& mine) { looks[i] = simulate_cut(r, mine, now[i].cut); }, model);
+    for (ServedPoint& look : looks) {
+      if (look.memory_bytes > allowed)
+        ++result.too_big;
+      else if (ServeCost const cost = cost_of(look); is_slow(r, cost))
+        count_as_slow(result, r, look.cut, cost);
+      else
+        result.best.push_back(std::move(look));
+    }
+    left = std::move(later);
+  }
+}
 
 }  // namespace
 
@@ -209,16 +309,15 @@ double ServedPoint::tokens_per_s_per_device() const {
 }
 
 ServedPoint look_closer(ServeRequest const& request, CostModel const& model, ServeCut const& cut) {
-  return simulate_cut(request, model, cut, request.base.model.layers, true);
+  return simulate_cut(request, model, cut);
 }
 
 ServeResult plan_serving(ServeRequest const& request, CostModel const& model, PlanOptions const& options,
                          Objective objective) {
   check_demands(request.demands);
   double const allowed = allowed_bytes(model, options.memory_share);
-  ServeSearch search(request, model, allowed, objective);
-  search.run();
-  ServeResult result = std::move(search.result);
+  ServeResult result;
+  std::vector<ScreenedCut> kept = screen_all(result, request, model, allowed, objective);
   if (result.legal == 0)
     throw InputError(fmt::format(
         "{}: no legal cut of {} devices{}; allowed: other demands, or numbers with more divisors",
@@ -226,14 +325,8 @@ ServeResult plan_serving(ServeRequest const& request, CostModel const& model, Pl
         request.devices,
         request.sequences > 0 ? fmt::format(" and {} sequences (--global-batch)", request.sequences) : ""));
   if (result.legal == result.no_program) throw InputError("plan: no cut has a program: " + result.problem);
-  std::ranges::stable_sort(search.kept, {}, [&](ScreenedCut const& s) { return rank_of(s.cut, s.cost, objective); });
-  for (ScreenedCut const& s : search.kept) {
-    if (result.best.size() >= std::max(options.top, options.simulated)) break;
-    // Another batch of the same cut is no other answer.
-    if (std::ranges::any_of(result.best, [&](ServedPoint const& p) { return same_cut(p.cut, s.cut); })) continue;
-    ServedPoint point = look_closer(request, model, s.cut);
-    if (point.memory_bytes <= allowed && !is_slow(request, cost_of(point))) result.best.push_back(std::move(point));
-  }
+  std::ranges::stable_sort(kept, {}, [&](ScreenedCut const& s) { return rank_of(s.cut, s.cost, objective); });
+  simulate_best(result, std::move(kept), request, model, allowed, std::max(options.top, options.simulated));
   std::ranges::stable_sort(result.best, {},
                            [&](ServedPoint const& p) { return rank_of(p.cut, cost_of(p), objective); });
   if (result.best.size() > options.top) result.best.resize(options.top);

@@ -43,12 +43,15 @@ struct ServeResult {
   ServeCut smallest;              ///< needs least memory of all
   double least_memory_bytes = 0;
   double least_ttft_ms = 0, least_tpot_ms = 0;  ///< of all that fit, not of one cut
+  ServeCut nearest;                             ///< of those that fit and are too slow, misses its limits by least
+  double nearest_miss = 0;                      ///< how many times the limit that is, 0: there is none
   std::string problem;                          ///< why the first without a program has none
 };
 
-/// Tries every cut and batch, first by models of one and two layers a stage (a step is linear in its layers; models of
-/// unlike layers are simulated whole), then simulates the best whole. latency orders by tpot then ttft,
-/// tokens-per-gpu-hour and cost by decoded tokens a device, memory by memory. Throws InputError when no cut is legal.
+/// Tries every cut and batch on all cores, first by models of few layers a stage (a step is linear in its layers, those
+/// that come back with a period, and the dense ones before the first with experts), then simulates the best whole.
+/// latency orders by tpot then ttft, tokens-per-gpu-hour and cost by decoded tokens a device, memory by memory. Throws
+/// InputError when no cut is legal.
 ServeResult plan_serving(ServeRequest const& request, CostModel const& model, PlanOptions const& options,
                          Objective objective);
 

@@ -93,6 +93,25 @@ class Plan(CliTest):
         self.assertIn("nothing fits", text)
         self.assertIn("change    2 devices: tp 2", text)
 
+    def test_failed_targets_are_told(self):
+        """Nothing serves as asked: the same shape of answer, failed, with the limit that is missed and by how much."""
+        rows = json.loads(self.call("plan", *SERVE, "--gpus", "2", "--ttft", "0.01ms", "--json", expect=1))
+        self.assertEqual([row["outcome"] for row in rows], ["failed", "failed"])
+        self.assertIn("keeps ttft 0.01 ms: the least ttft is", rows[0]["reason"])
+        self.assertIn("more than 0.01 ms", rows[0]["reason"])
+        rows = json.loads(self.call("plan", *SERVE, "--objective", "gpus", "--gpus", "1..2", "--tpot", "0.01ms", "--json", expect=1))
+        self.assertIn("tpot", rows[0]["reason"])
+        rows = json.loads(self.call("plan", "--model", "gpt2", "--system", "h100-sxm", "--global-batch", "64", "--objective", "gpus",
+                                    "--gpus", "8", "--tokens", "100T", "--deadline", "1d", "--json", expect=1))
+        self.assertIn("deadline of 1 days missed by", rows[0]["reason"])
+        self.assertIn("of 1 to 2 (--gpus)", self.call("plan", *SERVE, "--objective", "gpus", "--gpus", "2", "--tpot", "1s"))
+
+    def test_a_detector_has_few_axes(self):
+        text = self.call("plan", "--model", "yolo26n", "--system", "h100-sxm", "--gpus", "4", "--global-batch", "32")
+        self.assertIn("  pp                1\n", text)
+        self.assertNotIn("selective", text)
+        self.assertIn("Megatron-LM has no detectors", text)
+
     def test_wrong_input(self):
         for words in (["--gpus", "0"], ["--gpus", "8..4"], ["--fix", "tp=zero"], ["--fix", "heads=1"], ["--tokens", "-1"],
                       ["--tokens", "1Q"], ["--deadline", "3d"], ["--system", "h101"], ["--max-memory", "no"], ["--max-memory", "101%"],
@@ -101,6 +120,11 @@ class Plan(CliTest):
             # SMALL gives some of these flags already: the words replace them.
             rest = [w for i, w in enumerate(SMALL) if w != words[0] and SMALL[i - 1] != words[0]]
             self.assertIn(words[0].strip("-") if words[0] != "--fix" else "-", self.refused("plan", *rest, *words))
+        self.assertIn("--ttft: '1us' is not a number from 0.001 to 1000000, with ms or s behind it (without: ms)",
+                      self.refused("plan", *SERVE, "--gpus", "2", "--ttft", "1us"))
+        self.assertIn("--fix zero=7: '7' is not an integer from 0 to 3", self.refused("plan", *SMALL, "--fix", "zero=7"))
+        for words in (["--pareto"], ["--what-if"], ["--stragglers", "5%"], ["--mtbf-hours", "50000"]):
+            self.assertIn("allowed with", self.refused("plan", *SERVE, "--gpus", "2", "--ttft", "1s", *words))
 
     def test_more_choice_is_never_slower(self):
         """A class of cuts whose closed form is far too fast must not hide the others (it did: ZeRO 2 with experts)."""

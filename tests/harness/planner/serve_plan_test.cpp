@@ -38,6 +38,24 @@ TEST(ServePlan, LowestLatencyEqualsBruteForce) {
   for (ServedPoint const& p : planned.best) EXPECT_EQ(p.cut.batch * p.cut.replicas, 8);
 }
 
+// Dense layers before those with experts: told from few layers of each kind, and right all the same.
+TEST(ServePlan, UnlikeLayersAreScreenedWell) {
+  CostModel const model = h100();
+  ServeRequest r = request_of("deepseek-v3", 9, 8, 512);
+  r.sequences = 8;
+  r.demands.fix = {"pp=1"};
+  ServeResult const planned = plan_serving(r, model, {.top = 1, .simulated = 1}, Objective::latency);
+  ASSERT_FALSE(planned.best.empty());
+  double least = 0;
+  for (std::int64_t tp = 1; tp <= 8; tp *= 2)
+    for (std::int64_t ep = 1; ep <= 8; ep *= 2) {
+      ServedPoint const p = look_closer(r, model, {.tp = tp, .ep = ep, .replicas = 8 / tp, .batch = tp});
+      if (p.memory_bytes <= 80e9 && (least == 0 || p.tpot_ms < least)) least = p.tpot_ms;
+    }
+  EXPECT_NEAR(planned.best.front().tpot_ms, least, 1e-9 * least);
+  EXPECT_NEAR(planned.least_tpot_ms, least, 0.02 * least);
+}
+
 TEST(ServePlan, LimitsHoldAndMoreThroughputNeedsPatience) {
   CostModel const model = h100();
   ServeRequest r = request_of("llama3.1-8b", 8, 4, 512);
@@ -53,6 +71,8 @@ TEST(ServePlan, LimitsHoldAndMoreThroughputNeedsPatience) {
   ServeResult const none = plan_serving(r, model, {}, Objective::tokens_per_gpu_hour);
   EXPECT_TRUE(none.best.empty());
   EXPECT_GT(none.least_ttft_ms, 0.001);
+  ServedPoint const nearest = look_closer(r, model, none.nearest);
+  EXPECT_NEAR(none.nearest_miss, nearest.ttft_ms / 0.001, 0.02 * none.nearest_miss);
 }
 
 // Case M12: 405,853,388,800 parameters of 2 bytes are 811.7 GB: more than four devices of 180 GB, whatever the cut;
