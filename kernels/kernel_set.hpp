@@ -78,6 +78,9 @@ struct KernelSet {
 #define SHARDBENCH_MEMBER(name, Args) void (*name)(Stream&, Args const&);
   SHARDBENCH_EACH_KERNEL(SHARDBENCH_MEMBER)
 #undef SHARDBENCH_MEMBER
+  /// Device memory that attention of a shape keeps on a stream besides what the stream has; nullptr where it keeps
+  /// none.
+  std::size_t (*attention_workspace)(Stream&, AttentionShape const&, bool backward) = nullptr;
 };
 
 /// Vectorised CPU kernels; GEMM goes to the CPU BLAS.

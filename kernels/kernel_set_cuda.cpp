@@ -20,6 +20,7 @@ KernelSet const& cuda_kernels_with_cudnn() {
     fused.attention_kernel = "cudnn";
     fused.attention_forward = cuda::cudnn_attention_forward;
     fused.attention_backward = cuda::cudnn_attention_backward;
+    fused.attention_workspace = cuda::cudnn_attention_workspace;
     return fused;
   }();
   return set;

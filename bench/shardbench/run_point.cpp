@@ -7,6 +7,7 @@
 #include "bench/shardbench/row_builder.hpp"
 #include "bench/shardbench/text.hpp"
 #include "bench/shardbench/trace_file.hpp"
+#include "harness/exec/device_memory.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/arena.hpp"
 #include "kernels/core/error.hpp"
@@ -20,9 +21,9 @@ struct Room {
   double bytes = 0;
 };
 
-Room room_of(StepProgram const& program, DeviceInfo const& device) {
+Room room_of(StepProgram const& program, Device& device) {
   Room room{plan_memory(program, Replay(program)), 0};
-  room.bytes = static_cast<double>(room.plan.arena_bytes) + device.stream_bytes;
+  room.bytes = static_cast<double>(room.plan.arena_bytes) + bytes_beside_arena(program, device);
   return room;
 }
 
@@ -48,9 +49,9 @@ std::string arena_problem(Job& job, std::int64_t bytes) {
 /// room is judged before, and what one rank lacks is thrown by all.
 void check_room(Job& job, Experiment const& e, StepProgram const& program) {
   DeviceInfo const device = job.device().info();
-  Room const room = room_of(program, device);
+  Room const room = room_of(program, job.device());
   double mine = room.bytes;
-  if (e.check && job.first()) mine += room_of(lower(unsharded(e), 0), device).bytes;
+  if (e.check && job.first()) mine += room_of(lower(unsharded(e), 0), job.device()).bytes;
   int const sharers = job.ranks_on_device();
   // Ranks of a CPU share its memory whatever each needs; a GPU has to hold its own.
   double const needed = (job.on_host() ? job.sum(mine) / job.world().size() : mine) * sharers;
@@ -105,6 +106,8 @@ PointResult run_point(Job& job, Experiment const& e, bool trace) {
   set_place(result.row, job);
   StepTotals const totals = total_step(e);
   set_totals(result.row, totals);
+  if (!job.on_host() && result.row.memory_peak_bytes)
+    *result.row.memory_peak_bytes += job.maximum(bytes_beside_arena(runner.program(), job.device()));
   set_measurement(result.row, m, totals);
   result.ops = ops_rows(job, result.row.run_id, runner.program(), m);
   if (trace) result.trace_events = trace_events(job.world().rank(), runner.program(), m.spans);

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "harness/exec/device_memory.hpp"
 #include "harness/exec/launch.hpp"
 #include "kernels/core/error.hpp"
 
@@ -33,14 +34,8 @@ void gemm(Launch const& l) {
 }
 
 AttentionShape attention_shape(Launch const& l) {
-  auto const& s = std::get<AttentionOpShape>(l.op.shape);
-  AttentionShape a;
-  // The shape is that of the longest context; a step may stand earlier.
-  a.seq_q = s.seq_q, a.seq_k = s.seq_k - (l.data.program().context - l.data.position()), a.batch = s.batch;
-  a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.value_dim = s.value_dim;
-  a.scale = s.scale, a.softcap = s.softcap, a.window = s.window, a.mask = s.mask;
-  a.q_offset = s.q_offset, a.statistic_stride = s.statistic_stride;
-  a.dtype = l.precision();
+  AttentionShape a = attention_shape(std::get<AttentionOpShape>(l.op.shape), l.precision());
+  a.seq_k -= l.data.program().context - l.data.position();  // a step may stand before the longest context
   return a;
 }
 

@@ -34,11 +34,10 @@ void check(cudnnStatus_t status, char const* what) {
 /// Numbers by which the frontend knows the tensors of a plan.
 enum Uid : std::int64_t { uid_q = 1, uid_k, uid_v, uid_out, uid_stats, uid_dout, uid_dq, uid_dk, uid_dv };
 
-/// A built graph of operations with memory of its own: made at a shape's first call, before any step is timed.
+/// A built graph of operations: made at a shape's first call, before any step is timed.
 struct Plan {
   fe::graph::Graph graph;
-  void* workspace = nullptr;
-  ~Plan() { static_cast<void>(cudaFree(workspace)); }
+  std::size_t workspace_bytes = 0;
 };
 
 using Key = std::array<std::int64_t, 17>;
@@ -67,6 +66,16 @@ Key key_of(AttentionShape const& s, bool backward, std::initializer_list<std::in
           backward};
   std::ranges::copy(strides, key.begin() + 9);
   return key;
+}
+
+Key key_of(AttentionForwardArgs const& a) {
+  return key_of(a.shape, false, {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride});
+}
+
+Key key_of(AttentionBackwardArgs const& a) {
+  return key_of(a.shape, true,
+                {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride, a.dout.row_stride, a.dq.row_stride,
+                 a.dk.row_stride, a.dv.row_stride});
 }
 
 /// [batch, heads, seq, dim] of a tensor whose rows are (sequence, batch).
@@ -148,6 +157,7 @@ class CudnnPlans final : public StreamLibraryState {
   }
   ~CudnnPlans() override {
     plans_.clear();
+    static_cast<void>(cudaFree(workspace_));
     static_cast<void>(fe::detail::destroy_handle(handle_));
   }
   CudnnPlans(CudnnPlans const&) = delete;
@@ -155,20 +165,37 @@ class CudnnPlans final : public StreamLibraryState {
 
   template <class Args>
   void run(Key const& key, Args const& args, std::unordered_map<std::int64_t, void*> pointers) {
+    Plan& plan = plan_of(key, args);
+    if (plan.workspace_bytes > workspace_bytes_) grow(plan.workspace_bytes);
+    check(plan.graph.execute(handle_, pointers, workspace_), "attention");
+  }
+
+  template <class Args>
+  Plan& plan_of(Key const& key, Args const& args) {
     auto found = plans_.find(key);
     if (found == plans_.end()) {
       auto plan = std::make_unique<Plan>();
       describe(plan->graph, args);
       check(plan->graph.build(handle_, {fe::HeurMode_t::A}), "building attention");
-      CUDA_CHECK(cudaMalloc(&plan->workspace,
-                            static_cast<std::size_t>(std::max<std::int64_t>(plan->graph.get_workspace_size(), 1))));
+      plan->workspace_bytes = static_cast<std::size_t>(std::max<std::int64_t>(plan->graph.get_workspace_size(), 0));
       found = plans_.emplace(key, std::move(plan)).first;
     }
-    check(found->second->graph.execute(handle_, pointers, found->second->workspace), "attention");
+    return *found->second;
   }
 
  private:
+  /// What a stream runs, it runs in order: one workspace of the largest size serves all its plans.
+  void grow(std::size_t bytes) {
+    CUDA_CHECK(cudaFree(workspace_));  // waits for what uses it
+    workspace_ = nullptr;
+    workspace_bytes_ = 0;
+    CUDA_CHECK(cudaMalloc(&workspace_, bytes));
+    workspace_bytes_ = bytes;
+  }
+
   cudnnHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::size_t workspace_bytes_ = 0;
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 
@@ -192,7 +219,7 @@ void cudnn_attention_forward(Stream& stream, AttentionForwardArgs const& a) {
   if (a.shape.seq_q == 0 || a.shape.batch == 0 || a.shape.heads == 0) return;
   require(a.shape);
   plans_of(stream).run(
-      key_of(a.shape, false, {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride}), a,
+      key_of(a), a,
       {{uid_q, a.q.data}, {uid_k, a.k.data}, {uid_v, a.v.data}, {uid_out, a.out.data}, {uid_stats, a.log_sum_exp}});
 }
 
@@ -201,10 +228,7 @@ void cudnn_attention_backward(Stream& stream, AttentionBackwardArgs const& a) {
   require(a.shape);
   if (a.accumulate_q || a.accumulate_kv)
     throw IllegalConfig("attention: cudnn: gradients to be added to are given (allowed: overwritten)");
-  plans_of(stream).run(key_of(a.shape, true,
-                              {a.q.row_stride, a.k.row_stride, a.v.row_stride, a.out.row_stride, a.dout.row_stride,
-                               a.dq.row_stride, a.dk.row_stride, a.dv.row_stride}),
-                       a,
+  plans_of(stream).run(key_of(a), a,
                        {{uid_q, a.q.data},
                         {uid_k, a.k.data},
                         {uid_v, a.v.data},
@@ -214,6 +238,26 @@ void cudnn_attention_backward(Stream& stream, AttentionBackwardArgs const& a) {
                         {uid_dq, a.dq.data},
                         {uid_dk, a.dk.data},
                         {uid_dv, a.dv.data}});
+}
+
+std::size_t cudnn_attention_workspace(Stream& stream, AttentionShape const& s, bool backward) {
+  if (s.seq_q == 0 || s.batch == 0 || s.heads == 0) return 0;
+  try {
+    require(s);
+  } catch (IllegalConfig const&) {
+    return 0;  // said when it is to run
+  }
+  std::int64_t const q = s.heads * s.head_dim, out = s.heads * s.value_dim, k = s.kv_heads * s.head_dim,
+                     v = s.kv_heads * s.value_dim;
+  if (!backward) {
+    AttentionForwardArgs const args{s, {nullptr, q}, {nullptr, k}, {nullptr, v}, {nullptr, out}};
+    return plans_of(stream).plan_of(key_of(args), args).workspace_bytes;
+  }
+  AttentionBackwardArgs args;
+  args.shape = s;
+  args.q.row_stride = args.dq.row_stride = q, args.k.row_stride = args.dk.row_stride = k;
+  args.v.row_stride = args.dv.row_stride = v, args.out.row_stride = args.dout.row_stride = out;
+  return plans_of(stream).plan_of(key_of(args), args).workspace_bytes;
 }
 
 }  // namespace shardbench::cuda

@@ -14,4 +14,8 @@ std::string cudnn_problem();
 void cudnn_attention_forward(Stream& stream, AttentionForwardArgs const& args);
 void cudnn_attention_backward(Stream& stream, AttentionBackwardArgs const& args);
 
+/// Bytes of workspace that cuDNN asks for at this shape, with rows close together; all shapes of a stream share the
+/// largest. 0 for a shape that is refused.
+std::size_t cudnn_attention_workspace(Stream& stream, AttentionShape const& shape, bool backward);
+
 }  // namespace shardbench::cuda

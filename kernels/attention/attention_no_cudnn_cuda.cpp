@@ -6,5 +6,6 @@ namespace shardbench::cuda {
 std::string cudnn_problem() { return "this build has no cuDNN (its headers or its frontend's were not found)"; }
 void cudnn_attention_forward(Stream&, AttentionForwardArgs const&) { throw IllegalConfig(cudnn_problem()); }
 void cudnn_attention_backward(Stream&, AttentionBackwardArgs const&) { throw IllegalConfig(cudnn_problem()); }
+std::size_t cudnn_attention_workspace(Stream&, AttentionShape const&, bool) { return 0; }
 
 }  // namespace shardbench::cuda

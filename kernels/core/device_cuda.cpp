@@ -21,6 +21,14 @@ std::size_t share_of(std::size_t total, std::size_t largest) {
   return std::clamp(aligned, std::size_t{256} << 10, largest);
 }
 
+/// What a compute stream of a GPU takes for itself.
+struct StreamMemory {
+  std::size_t workspace = 0, scratch = 0;
+};
+StreamMemory stream_memory(std::size_t total) {
+  return {share_of(total, largest_workspace), share_of(total, largest_scratch)};
+}
+
 int checked_ordinal(int ordinal) {
   int count = 0;
   CUDA_CHECK(cudaGetDeviceCount(&count));
@@ -41,8 +49,9 @@ DeviceInfo CudaDevice::info() const {
   CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
   std::size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  StreamMemory const own = stream_memory(total);
   return {properties.name, std::string(cuda_backend_name()), static_cast<double>(total), static_cast<double>(free),
-          static_cast<double>(share_of(total, largest_workspace) + share_of(total, largest_scratch))};
+          static_cast<double>(own.workspace + own.scratch)};
 }
 
 KernelSet const& CudaDevice::kernels() const { return fused_attention_ ? cuda_kernels_with_cudnn() : cuda_kernels(); }
@@ -59,8 +68,8 @@ std::unique_ptr<Stream> CudaDevice::make_stream(StreamKind kind) {
   CUDA_CHECK(cudaSetDevice(ordinal_));
   std::size_t free = 0, total = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  return std::make_unique<CudaStream>(context_, kind, share_of(total, largest_workspace),
-                                      share_of(total, largest_scratch));
+  StreamMemory const own = stream_memory(total);
+  return std::make_unique<CudaStream>(context_, kind, own.workspace, own.scratch);
 }
 
 std::unique_ptr<Event> CudaDevice::make_event(bool timed) { return std::make_unique<CudaEvent>(context_, timed); }
