@@ -162,7 +162,8 @@ CommandLine parse_command_line(int argc, char const* const* argv) {
     line.help = app.help();
     return line;
   } catch (CLI::ArgumentMismatch const& error) {
-    throw InputError(fmt::format("{} (a flag takes one value and is given once)", one_line(error.what())));
+    std::string const what = one_line(error.what());  // repeats are refused before: a value is missing
+    throw InputError(fmt::format("{}: no value given", what.substr(0, what.find(':'))));
   } catch (CLI::ParseError const& error) {
     throw InputError(one_line(error.what()));
   }

@@ -102,6 +102,7 @@ int calibrate_here(Arguments const& arguments, Experiment const& e, Dtype precis
 int calibrate_machine(Arguments const& arguments) {
   Experiment const e = fields_of(arguments);
   check_device(e);
+  if (e.precision == Dtype::fp8) throw InputError("--precision: 'fp8' is not one of fp32|bf16, which products run in");
   if (!arguments.option("out").ends_with(".yaml"))
     throw InputError(
         fmt::format("--out: {} does not end in .yaml, as a system profile does", in_quotes(arguments.option("out"))));

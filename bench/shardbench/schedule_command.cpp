@@ -15,6 +15,7 @@ namespace {
 
 constexpr double forward_slots = 1, backward_slots = 2;  // the usual picture: a backward takes twice a forward
 constexpr std::size_t widest_grid = 200;
+constexpr std::int64_t most_drawn = std::int64_t{1} << 16;
 
 /// Work of one forward of a chunk, where a forward of all layers of a stage's share is 1. DualPipe's two chunks are
 /// whole shares.
@@ -152,6 +153,10 @@ int schedule_command(Arguments const& arguments) {
   if (e.parallel.pp > 1024)
     throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
   ScheduleKind const kind = played(e);
+  std::int64_t const work = e.parallel.pp * chunks_per_rank(e.parallel) * microbatches;
+  if (work > most_drawn)
+    throw InputError(fmt::format("--microbatches: {} for {} chunks of {} stages are {} forwards, at most {} are drawn",
+                                 microbatches, chunks_per_rank(e.parallel), e.parallel.pp, work, most_drawn));
   PipelineSchedule const schedule = make_schedule(kind, e.parallel.pp, e.parallel.vpp, microbatches);
   fmt::print(
       "{}: {} stage{}, {} chunk{} each, {} microbatch{}; a backward takes two forwards (input and weight gradient one "

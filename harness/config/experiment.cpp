@@ -59,6 +59,21 @@ void check_batch(Experiment const& e, Reasons& reasons) {
                                 below > 0 ? fmt::format("{}, ", below) : "", below + step));
 }
 
+/// Counts of elements are exact integers, so that a step beyond any device must not reach their end.
+void check_size(Experiment const& e, Reasons& reasons) {
+  constexpr double most = 0x1p48;
+  ModelConfig const& m = e.model;
+  double const side = m.yolo ? static_cast<double>(m.yolo->image_size) : 0;
+  double const positions = m.yolo ? side * side : static_cast<double>(e.phase == PhaseKind::decode ? e.context : e.seq);
+  double const tokens = positions * static_cast<double>(e.micro_batch);
+  double const width =
+      static_cast<double>(e.phase == PhaseKind::decode ? std::max(m.hidden, std::int64_t{1})
+                                                       : std::max({m.hidden, m.ffn_hidden, m.vocab, std::int64_t{1}}));
+  if (tokens * width > most)
+    reasons.push_back(fmt::format("micro-batch: {} * {:g} tokens * width {:g} are {:.3g} elements; at most {:.3g}",
+                                  e.micro_batch, positions, width, tokens * width, most));
+}
+
 void check_schedule(Experiment const& e, Reasons& reasons) {
   std::int64_t const m = e.microbatches(), pp = e.parallel.pp;
   if (microbatches_fit(e.parallel.schedule, pp, m)) return;
@@ -231,6 +246,7 @@ std::vector<std::string> illegal_reasons(Experiment const& e) {
   if (e.ranks != e.parallel.ranks())
     reasons.push_back(fmt::format("ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.parallel.ranks()));
   check_batch(e, reasons);
+  check_size(e, reasons);
   if (reasons.empty()) check_schedule(e, reasons);
   check_seq(e, reasons);
   check_phase(e, reasons);

@@ -55,6 +55,13 @@ class BadInput(CliTest):
         self.check(["sweep", *self.model, "--dp", "1,2", "--mpirun-arg", "--nonsense"], "--mpirun-arg", "--nonsense")
         self.check(["run", *self.model, "--mpirun-arg", "-v"], "--mpirun-arg", "'-v'", "one rank")
 
+    def test_sizes_that_no_machine_has(self):
+        huge = str(2**30)
+        self.check(["describe", "--model", "llama3.1-8b", "--seq", huge, "--micro-batch", huge], "micro-batch", "at most")
+        self.check(["schedule", "--pp", "1024", "--microbatches", "4096"], "--microbatches", "at most")
+        self.check(["calibrate", "--out", self.path("x.yaml"), "--precision", "fp8"], "--precision", "fp32|bf16")
+        self.check(["run", "--tp"], "--tp: no value given")
+
     def test_files_that_cannot_be(self):
         self.check(["run", *self.model, "--trace", "/proc/x.json"], "--trace", "/proc/x.json")
         self.check(["run", *self.model, "--trace", self.folder], "--trace", "not a file")
