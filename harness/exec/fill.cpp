@@ -117,45 +117,42 @@ void Runner::fill_inputs(std::uint64_t seed) {
   // Rows are (sequence, batch), sequence outermost.
   std::vector<std::int32_t> const positions = positions_of(p);
   put(device_, at(p.positions, 0), positions, stream);
-  for (std::int32_t m = 0; p.token_numbers != no_tensor && m < static_cast<std::int32_t>(p.microbatches); ++m) {
-    std::vector<std::int32_t> numbers;
+  // One value a token of a microbatch, by its sample and position.
+  auto const each_token = [&](std::int32_t m, auto&& value_of) {
+    std::vector<std::int32_t> values;
     for (std::int32_t const position : positions)
-      for (std::int64_t b = 0; b < p.micro_batch; ++b) {
-        std::int64_t const number = (p.first_sample + m * p.micro_batch + b) * p.seq + position;
-        numbers.push_back(static_cast<std::int32_t>(number % p.number_period * p.number_stride % p.number_period));
-      }
-    put(device_, at(p.token_numbers, m), numbers, stream);
+      for (std::int64_t b = 0; b < p.micro_batch; ++b)
+        values.push_back(value_of(p.first_sample + m * p.micro_batch + b, position));
+    return values;
+  };
+  auto const tokens_ahead = [&](std::int32_t m, std::int64_t steps) {
+    return each_token(m, [&](std::int64_t sample, std::int64_t position) {
+      return token_id(seed, sample, position + steps, p.seq, p.vocab);
+    });
+  };
+  auto const microbatches = static_cast<std::int32_t>(p.microbatches);
+  for (std::int32_t m = 0; p.token_numbers != no_tensor && m < microbatches; ++m) {
+    auto const number = [&](std::int64_t sample, std::int64_t position) {
+      std::int64_t const n = sample * p.seq + position;
+      return static_cast<std::int32_t>(n % p.number_period * p.number_stride % p.number_period);
+    };
+    put(device_, at(p.token_numbers, m), each_token(m, number), stream);
   }
   if (p.targets == no_tensor) return;
-  std::vector<std::int32_t> per_token;
-  for (std::int32_t const position : positions)
-    per_token.insert(per_token.end(), static_cast<std::size_t>(p.micro_batch), position);
-  put(device_, at(p.token_positions, 0), per_token, stream);
-  for (std::int32_t m = 0; m < static_cast<std::int32_t>(p.microbatches); ++m) {
-    std::vector<std::int32_t> ids, targets;
+  put(device_, at(p.token_positions, 0),
+      each_token(0, [](std::int64_t, std::int64_t position) { return static_cast<std::int32_t>(position); }), stream);
+  for (std::int32_t m = 0; m < microbatches; ++m) {
     if (p.ids == no_tensor) {
-      // One label an image.
+      std::vector<std::int32_t> labels;  // one an image
       for (std::int64_t b = 0; b < p.micro_batch; ++b)
-        targets.push_back(token_id(seed, p.first_sample + m * p.micro_batch + b, 0, 0, p.vocab));
-      put(device_, at(p.targets, m), targets, stream);
+        labels.push_back(token_id(seed, p.first_sample + m * p.micro_batch + b, 0, 0, p.vocab));
+      put(device_, at(p.targets, m), labels, stream);
       continue;
     }
-    for (std::int32_t const position : positions)
-      for (std::int64_t b = 0; b < p.micro_batch; ++b) {
-        std::int64_t const sample = p.first_sample + m * p.micro_batch + b;
-        ids.push_back(token_id(seed, sample, position, p.seq, p.vocab));
-        targets.push_back(token_id(seed, sample, position + 1, p.seq, p.vocab));
-      }
-    put(device_, at(p.ids, m), ids, stream);
-    put(device_, at(p.targets, m), targets, stream);
-    for (std::size_t k = 0; k < p.future_tokens.size(); ++k) {
-      std::vector<std::int32_t> ahead;
-      for (std::int32_t const position : positions)
-        for (std::int64_t b = 0; b < p.micro_batch; ++b)
-          ahead.push_back(token_id(seed, p.first_sample + m * p.micro_batch + b,
-                                   position + 2 + static_cast<std::int64_t>(k), p.seq, p.vocab));
-      put(device_, at(p.future_tokens[k], m), ahead, stream);
-    }
+    put(device_, at(p.ids, m), tokens_ahead(m, 0), stream);
+    put(device_, at(p.targets, m), tokens_ahead(m, 1), stream);
+    for (std::size_t k = 0; k < p.future_tokens.size(); ++k)
+      put(device_, at(p.future_tokens[k], m), tokens_ahead(m, 2 + static_cast<std::int64_t>(k)), stream);
   }
 }
 

@@ -50,7 +50,9 @@ void refuse_what_has_no_lowering(Experiment const& e) {
     throw IllegalConfig(
         fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
   if (e.phase != PhaseKind::train && c.cp > 1)
-    throw IllegalConfig(fmt::format("cp: {} has no lowering for {} (allowed: 1)", c.cp, to_string(e.phase)));
+    throw IllegalConfig(fmt::format(
+        "cp: {} has no lowering for {} (allowed: 1; a rank's cache holds whole sequences, not pieces of one)", c.cp,
+        to_string(e.phase)));
   if (c.tp_overlap != "none" && e.phase != PhaseKind::train)
     throw IllegalConfig(
         fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));
@@ -61,8 +63,10 @@ void refuse_what_has_no_lowering(Experiment const& e) {
     throw IllegalConfig(fmt::format("gradient-dtype: {} with precision {} (allowed: fp32, or the same as precision)",
                                     to_string(e.gradient_dtype), to_string(e.precision)));
   if (e.capacity > 0 && c.cp > 1)
-    throw IllegalConfig(
-        fmt::format("capacity: {} with cp={} has no lowering yet (allowed: 0, dropless)", e.capacity, c.cp));
+    throw IllegalConfig(fmt::format(
+        "capacity: {} with cp={} has no lowering (allowed: 0, dropless; ranks would drop by the load of their "
+        "own pieces of a sequence, other tokens than the unsharded step drops)",
+        e.capacity, c.cp));
   // A shard set of the experts spans as many ranks as one of the dense part, all of their cuts included.
   if (std::int64_t const ranks = c.shard_ranks * c.cp * c.tp; e.model.moe && ranks % (c.etp * c.ep) != 0)
     throw IllegalConfig(

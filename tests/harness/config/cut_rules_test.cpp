@@ -2,9 +2,12 @@
 
 #include "harness/config/parallel_config.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/refusal.hpp"
 
 namespace shardbench {
 namespace {
+
+using test::contains;
 
 using Degrees = std::vector<std::int64_t>;
 
@@ -19,8 +22,6 @@ std::string tp_reasons(std::string const& model, std::int64_t tp) {
   parallel.tp = tp;
   return reasons(load_model(model), parallel);
 }
-
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
 
 ModelConfig gpt(std::int64_t heads, std::int64_t head_dim, std::int64_t layers = 4) {
   ModelConfig model;

@@ -6,21 +6,13 @@
 #include <sstream>
 
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/refusal.hpp"
 
 namespace shardbench {
 namespace {
 
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
-
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (InputError const& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::contains;
+using test::refusal;
 
 /// What a command line of "--flag value" pairs and switches makes; the words are free of blanks.
 Experiment parse(std::string const& flags) {

@@ -3,22 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/refusal.hpp"
 
 namespace shardbench {
 namespace {
 
-std::string const data = SHARDBENCH_SOURCE_DIR "/tests/data/hostfiles/hostfile_";
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
+using test::contains;
+using test::refusal;
 
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (InputError const& error) {
-    return error.what();
-  }
-  return "";
-}
+std::string const data = SHARDBENCH_SOURCE_DIR "/tests/data/hostfiles/hostfile_";
 
 TEST(Cases, L02_HostsWithoutCounts) {
   std::string const message = refusal([] { check_slots(parse_host_list("a,b"), 16); });

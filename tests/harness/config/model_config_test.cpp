@@ -6,9 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/refusal.hpp"
 
 namespace shardbench {
 namespace {
+
+using test::contains;
 
 std::string const data = SHARDBENCH_SOURCE_DIR "/tests/data/model_configs/";
 
@@ -24,8 +27,6 @@ std::string refusal(std::string const& json) {
   }
   return "";
 }
-
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
 
 std::string llama(std::string const& more = "", std::string const& without = "") {
   nlohmann::json config = {{"model_type", "llama"},  {"hidden_size", 64}, {"intermediate_size", 128},

@@ -4,21 +4,13 @@
 
 #include "harness/config/experiment.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/refusal.hpp"
 
 namespace shardbench {
 namespace {
 
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
-
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (InputError const& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::contains;
+using test::refusal;
 
 TEST(Cases, S08_Fp8Dims) {
   EXPECT_EQ(refusal([] { check_fp8_dims(896, 712); }), "fp8: 712 columns are not a multiple of 16; pad to 720");

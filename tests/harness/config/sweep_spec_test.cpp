@@ -4,11 +4,12 @@
 
 #include "harness/config/experiment.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/refusal.hpp"
 
 namespace shardbench {
 namespace {
 
-bool contains(std::string const& text, std::string const& part) { return text.find(part) != text.npos; }
+using test::contains;
 
 std::string refusal(std::string const& yaml) {
   try {
