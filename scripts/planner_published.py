@@ -12,14 +12,14 @@ import subprocess
 import sys
 import tempfile
 
-from accuracy import ROOT, model_file, simulate, write
+from accuracy import NOT_SCORED, ROOT, model_file, simulate, write
 from tool import BadInput, Parser, read_table, run
 
 KNOBS = {  # what runs of each stack could choose; schedules of later years are left out everywhere
     "megatron-2021": "schedule=1f1b|interleaved,tp-overlap=none,sequence-parallel=false,zero=0,recompute=none|full,cp=1",
     "megatron-2022-sp": "schedule=1f1b|interleaved,tp-overlap=none,zero=0,cp=1",
-    "te-2025": "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1",
-    "te-2025-fp8": "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1",
+    **{stack: "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1"
+       for stack in ("te-2024-fp8", "te-2025", "te-2025-fp8", "te-2025-fp8-b200")},
 }
 SOURCES = ("sc21", "korthikanti22", "megatron-h100", "megatron-bridge-25.09", "nemo-24.07")
 # Best cuts that a public planner (Python, exhaustive) reports for itself, with its step times in ms.
@@ -131,14 +131,14 @@ def main(words):
     if arguments.source not in (None, "public planner", *SOURCES):
         raise BadInput(f"--source: '{arguments.source}' is not one of {', '.join(SOURCES)}, public planner")
     rows = [r for r in read_table(arguments.rows, ("source", "note", "stack"), "a table of published steps")
-            if r["source"] in SOURCES and r["note"] != "layer" and arguments.source in (None, r["source"])]
+            if r["source"] in SOURCES and r["note"] != "layer" and r.get("split") != NOT_SCORED and arguments.source in (None, r["source"])]
     out = []
     with tempfile.TemporaryDirectory() as folder:
         for row in rows:
             out.append(compared(binary, folder, row, row["stack"], KNOBS[row["stack"]]))
         for row in PEERS if arguments.source in (None, "public planner") else []:
             for stack, knobs in PEER_STACKS.items():
-                out.append(compared(binary, folder, row, stack, knobs))
+                out.append(compared(binary, folder, {**row, "stack": stack}, stack, knobs))
     if not arguments.source:
         os.makedirs(arguments.out, exist_ok=True)
         write(os.path.join(arguments.out, "published.csv"), out)
