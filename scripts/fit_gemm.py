@@ -3,9 +3,9 @@
 
   .venv/bin/python scripts/fit_gemm.py TABLE.csv --peak 312 --bandwidth 2039 --processors 108 [--element-bytes 2]
 
-TABLE.csv has the columns m, n, k, latency_ms. A fifth of the rows, drawn by a fixed rule, is left out of the fit; the error is
-reported on both parts. The formula is that of harness/simulate/gemm_time.cpp; with one byte an element, the cast of the first
-operand that such a table contains is fitted too (cast_bytes, per element).
+TABLE.csv has the columns m, n, k, latency_ms. A fifth of the rows, drawn by a fixed rule, is left out of the fit, and so are those
+beyond 6000 of the others; the error is reported on both parts. The formula is that of harness/simulate/gemm_time.cpp; with one
+byte an element, the cast of the first operand that such a table contains is fitted too (cast_bytes, per element).
 """
 import sys
 
@@ -20,6 +20,7 @@ NAMES = ["max_efficiency", "k_overhead", "quantisation", "small_tile_penalty", "
 LOW = np.array([0.3, 0, 0, 0, 0.5, 0.3, 0])
 HIGH = np.array([1, 1500, 1, 0.6, 20, 1, 0])
 MOST_CAST_BYTES = 12
+MOST_ROWS = 6000
 
 
 def read(path):
@@ -49,6 +50,13 @@ def predict(parameters, shapes, peak_tflops, bandwidth_gb, processors, element_b
                 time = np.where(k / split >= 256, time, np.inf)
             best = np.minimum(best, time)
     return launch + best + cast * m * k / (bandwidth_gb * 1e3)
+
+
+def parts(count):
+    """Which rows the fit reads, and which it leaves out."""
+    order = np.random.default_rng(0).permutation(count)
+    first, end = count // 5, count // 5 + MOST_ROWS
+    return order[first:end], np.concatenate([order[:first], order[end:]])
 
 
 def fit(rows, weights, machine):
@@ -93,9 +101,7 @@ def main(words):
     rows = read(arguments.table)
     rows = rows[rows[:, 3] > 0]
     machine = (arguments.peak, arguments.bandwidth, arguments.processors, arguments.element_bytes)
-    order = np.random.default_rng(0).permutation(len(rows))
-    left_out, used = rows[order[: len(rows) // 5]], rows[order[len(rows) // 5:]]
-    sample = used[:6000]
+    sample, left_out = (rows[part] for part in parts(len(rows)))
     # Training is made of large products, decoding of small ones: both halves of the table's work count.
     weights = np.where(2 * sample[:, 0] * sample[:, 1] * sample[:, 2] > 1e10, 4.0, 1.0)
     if arguments.element_bytes == 1:
@@ -103,7 +109,7 @@ def main(words):
     parameters = fit(sample, weights, machine)
     for name, value in zip(NAMES, parameters):
         print(f"{name}: {value:.4g}")
-    report("fitted", used, parameters, machine)
+    report("fitted", sample, parameters, machine)
     report("left out", left_out, parameters, machine)
     return 0
 
