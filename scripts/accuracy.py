@@ -48,8 +48,10 @@ def simulate(binary, folder, row, stack):
     """The program's row, or None and its complaint."""
     command = [binary, "simulate", "--json", "--system", row["system"], "--stack", stack or row["stack"],
                "--model", model_file(folder, row["model"])]
+    one_stage = int(row["pp"]) == 1
     for flag in FLAGS:
-        command += ["--" + flag.replace("_", "-"), row[flag]]
+        if not (flag == "schedule" and one_stage):  # which has no schedule
+            command += ["--" + flag.replace("_", "-"), row[flag]]
     if row["sequence_parallel"] == "yes" and int(row["tp"]) > 1:
         command.append("--sequence-parallel")
     if row["note"] == "layer":

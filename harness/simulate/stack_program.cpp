@@ -55,19 +55,6 @@ void gather_with_forward(StepProgram& p) {
   }
 }
 
-/// Lets a reduction of sharded gradients add its sum by itself, beside compute, which then waits for none of them.
-void add_while_reducing(StepProgram& p) {
-  for (Segment& s : p.segments)
-    for (std::size_t i = 0; i + 1 < s.ops.size(); ++i) {
-      Op &reduce = s.ops[i], &add = s.ops[i + 1];
-      bool const follows = reduce.kind == OpKind::reduce_scatter && reduce.stream == StreamId::dp &&
-                           add.kind == OpKind::copy_block && add.accumulate && add.inputs[0].id == reduce.outputs[0].id;
-      if (!follows) continue;
-      reduce.outputs = add.outputs;
-      s.ops.erase(s.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    }
-}
-
 TensorId add_bytes(StepProgram& p, std::string name, double bytes, std::int32_t chunk) {
   Tensor t;
   t.name = std::move(name);
@@ -201,7 +188,6 @@ void keep_casts(StepProgram& p, Dtype linear) {
 StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
   if (!stack.dp_overlap) defer_reductions(program);
   if (stack.gather_with_forward) gather_with_forward(program);
-  if (stack.dp_overlap && !stack.own_kernels) add_while_reducing(program);
   Keeper keeper(program);
   if (stack.saved_score_bytes > 0)
     keeper.keep("scores", OpKind::attention_forward, OpKind::attention_backward, true,
