@@ -36,9 +36,11 @@ struct MeasuredLevel {
 struct CalibrationOptions {
   Dtype precision = Dtype::f32;
   double largest_message_bytes = 300e6;
-  double seconds_per_curve = 2.5;     ///< a size that would take longer than its share is left out
-  std::int64_t step_iterations = 11;  ///< timed, of each whole step of all ranks
-  bool kernels = true;                ///< whole layers too, for every kind of operation
+  double seconds_per_curve = 4;      ///< a size that would take longer than its share is left out
+  std::int64_t step_iterations = 7;  ///< timed, of each whole step of all ranks in a round
+  std::int64_t step_rounds = 2;      ///< over all those steps
+  std::int64_t steps_per_axis = 3;   ///< different ones, at most
+  bool kernels = true;               ///< whole layers too, for every kind of operation
   std::int64_t ranks_per_host = 1;
 };
 
@@ -51,7 +53,8 @@ struct MachineMeasurement {
   double copy_gb_per_s = 0;     ///< read and written bytes together
   double launch_us = 0;         ///< of an empty operation
   double overlap_slowdown = 0;  ///< what products and all-reduces at once take beyond the longer one, as a share of the
-                                ///< shorter one: 0 when they hide each other, 1 when one waits for the other
+                                ///< shorter one: 0 when they hide each other, 1 when one waits for the other, more
+                                ///< when they get in each other's way
   StepExcess excess;
   std::vector<GemmSample> gemm;
   std::vector<MeasuredCurve> kernels;      ///< of whole layers, products left out
@@ -81,8 +84,8 @@ class RankAgreement {
 /// Collective.
 void measure_device(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out);
 
-/// Times of every kind of operation of whole GPT and LLaMA layers, run as a step runs them, all ranks at once.
-/// Collective.
+/// Times of every kind of operation of whole GPT and LLaMA layers, run as a step runs them, all ranks at once; joined
+/// to those measured before. Collective.
 void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out);
 
 /// Each collective's curve over group sizes of each level, all groups at once, and products beside an all-reduce.
@@ -91,7 +94,8 @@ void measure_network(Device& device, Communicator& world, RankAgreement& agree, 
                      MachineMeasurement& out);
 
 /// Steps of all ranks against what a profile of the parts measured so far tells: ranks wait for the slowest, and some
-/// pieces run slower together than alone. `world` moves the device's memory. Collective.
+/// pieces run slower together than alone. Operations are measured again between the rounds. `world` moves the device's
+/// memory. Collective.
 void measure_steps(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                    MachineMeasurement& out);
 

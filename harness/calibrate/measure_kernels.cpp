@@ -69,21 +69,24 @@ std::map<std::size_t, GemmShape> products_of(StepProgram const& program) {
 /// Gathers points of all labels by kind.
 class KernelCurves {
  public:
-  explicit KernelCurves(RankAgreement& agree) : agree_(agree) {}
+  /// Joins what `known` tells already.
+  KernelCurves(RankAgreement& agree, MachineMeasurement const& known) : agree_(agree), products_(known.products) {
+    for (MeasuredCurve const& curve : known.kernels) points_[curve.kind] = curve.points;
+  }
 
   void add(StepProgram const& program, Measurement const& m) {
     StepCount const count = count_step(program, Replay(program));
     std::map<std::size_t, GemmShape> const shapes = products_of(program);
-    std::map<std::uint32_t, double> mean_us;
+    std::map<std::uint32_t, double> median_us;  // one call that another program interrupts makes a mean useless
     for (LabelTime const& time : m.labels)
-      if (time.count > 0) mean_us[time.label] = 1e3 * time.total_ms / static_cast<double>(time.count);
+      if (time.count > 0) median_us[time.label] = time.p50_us;
     for (std::size_t l = 0; l < program.labels.size(); ++l) {
       OpKind const kind = program.labels[l].kind;
       LabelCount const& counted = count.labels[l];
       if (is_communication(kind) || kind == OpKind::grouped_gemm || counted.count == 0) continue;
-      auto const found = mean_us.find(static_cast<std::uint32_t>(l));
+      auto const found = median_us.find(static_cast<std::uint32_t>(l));
       // All ranks hold the same program, so all come here.
-      double const us = agree_.mean(found == mean_us.end() ? 0 : found->second);
+      double const us = agree_.mean(found == median_us.end() ? 0 : found->second);
       if (kind == OpKind::gemm) {
         if (us > 0) add_product(shapes.at(l), us);
         continue;
@@ -132,7 +135,7 @@ class KernelCurves {
 }  // namespace
 
 void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out) {
-  KernelCurves curves(agree);
+  KernelCurves curves(agree, out);
   auto const alone = make_self_communicator();
   for (Experiment const& e : sample_steps(device, options.precision)) {
     Runner runner(lower(e, 0), device, *alone, {.skip_communication = true, .optimizer = {}});

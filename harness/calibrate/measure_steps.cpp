@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "harness/calibrate/machine.hpp"
 #include "harness/calibrate/profile_text.hpp"
@@ -31,27 +31,49 @@ Experiment step_of(Cut const& cut, int ranks, CalibrationOptions const& options)
   set_field(e, "zero", cut.zero);
   set_field(e, "global-batch", std::to_string(2 * ranks));
   set_field(e, "precision", to_string(options.precision));
-  e.max_iterations = options.step_iterations, e.max_seconds = 1.2, e.warmup = 1;
+  e.max_iterations = options.step_iterations, e.max_seconds = 0.8, e.warmup = 1;
   resolve(e);
   return e;
 }
 
-/// The median over the cuts of an axis that are legal for so many ranks; 0 when none is.
-double excess(std::string_view axis, CostModel const& model, Device& device, Communicator& world, RankAgreement& agree,
-              CalibrationOptions const& options) {
-  std::vector<double> shares;
+/// The share by which compute must take longer than its parts for the step to take what it took. Communication was
+/// measured between the same ranks as it is: on a slow link it is most of a step, and would drown what compute lost.
+double compute_share(Experiment const& e, double measured_ms, SystemProfile profile, SoftwareStack const& stack) {
+  constexpr double trial = 0.25, most = 2, least = -0.5;
+  auto const told_ms = [&](double share) {
+    profile.device.excess = {share, share, share};
+    return predict_step(e, CostModel(profile, stack), {.record_spans = false}).step_ms;
+  };
+  double const parts_ms = told_ms(0), rise_ms = told_ms(trial) - parts_ms;
+  return rise_ms <= 0 ? 0 : std::clamp(trial * (measured_ms - parts_ms) / rise_ms, least, most);
+}
+
+/// The steps that are legal for so many ranks: all ranks find the same ones.
+struct Step {
+  std::string_view axis;
+  Experiment e;
+  std::vector<double> measured_ms;  ///< [round]
+};
+std::vector<Step> steps_of(int ranks, CalibrationOptions const& options) {
+  std::vector<Step> steps;
   for (Cut const& cut : cuts) {
-    std::optional<Experiment> e;
+    if (std::ranges::count(steps, std::string_view(cut.axis), &Step::axis) >= options.steps_per_axis) continue;
     try {
-      if (axis == cut.axis) e = step_of(cut, world.size(), options);
+      steps.push_back({cut.axis, step_of(cut, ranks, options), {}});
     } catch (InputError const&) {
-      // All ranks come here: the cut is the same everywhere.
+      continue;  // not a legal cut
     }
-    if (!e) continue;
-    Runner runner(lower(*e, world.rank()), device, world);
-    double const measured_ms = agree.mean(measure(runner, *e, device, agree.world()).step_ms.median);
-    shares.push_back(measured_ms / predict_step(*e, model).step_ms - 1);
   }
+  return steps;
+}
+
+/// The median over the steps of an axis and their rounds; 0 when there are none.
+double excess(std::string_view axis, std::vector<Step> const& steps, SystemProfile const& parts,
+              SoftwareStack const& stack) {
+  std::vector<double> shares;
+  for (Step const& step : steps)
+    if (step.axis == axis)
+      for (double const ms : step.measured_ms) shares.push_back(compute_share(step.e, ms, parts, stack));
   if (shares.empty()) return 0;
   std::ranges::sort(shares);
   return 0.5 * (shares[(shares.size() - 1) / 2] + shares[shares.size() / 2]);
@@ -62,9 +84,19 @@ double excess(std::string_view axis, CostModel const& model, Device& device, Com
 void measure_steps(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                    MachineMeasurement& out) {
   if (world.size() < 2) return;
-  CostModel const model(make_profile(out, "parts").profile, load_stack("ours"));
-  auto const of = [&](std::string_view axis) { return excess(axis, model, device, world, agree, options); };
-  out.excess = {of("tp"), of("dp"), of("pp")};
+  std::vector<Step> steps = steps_of(world.size(), options);
+  for (std::int64_t round = 0; round < options.step_rounds; ++round) {
+    // A machine's pace changes over seconds: steps and their parts should meet it alike, and all axes, too.
+    if (round > 0 && options.kernels) measure_kernels(device, agree, options, out);
+    for (Step& step : steps) {
+      Runner runner(lower(step.e, world.rank()), device, world);
+      step.measured_ms.push_back(agree.mean(measure(runner, step.e, device, agree.world()).step_ms.median));
+    }
+  }
+  SystemProfile const parts = make_profile(out, "parts").profile;
+  SoftwareStack const stack = load_stack("ours");
+  out.excess = {excess("tp", steps, parts, stack), excess("dp", steps, parts, stack),
+                excess("pp", steps, parts, stack)};
 }
 
 }  // namespace shardbench

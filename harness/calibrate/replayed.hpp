@@ -26,6 +26,7 @@ class ReplayedDurations final : public DurationModel {
   }
   LinkUse link_use(StepProgram const& program, Op const& op) const override { return network_.link_use(program, op); }
   double slowdown_beside_communication() const override { return network_.slowdown_beside_communication(); }
+  double stall_beside_compute() const override { return network_.stall_beside_compute(); }
 
  private:
   DurationModel const& network_;

@@ -38,7 +38,8 @@ struct MeasuredProducts {
   std::vector<std::array<double, 4>> samples;  ///< m, n, k, microseconds; at least one
 };
 
-/// What whole steps of ours, cut along one axis, take beyond what their parts tell, as a share; below 0: less.
+/// What compute takes in whole steps of ours, cut along one axis, beyond what its parts tell, as a share; below 0:
+/// less.
 struct StepExcess {
   double tp = 0, dp = 0, pp = 0;
 };
@@ -53,7 +54,7 @@ struct DeviceProfile {
   double launch_us = 0;          ///< gap between two kernels of a stream
   std::int64_t processors = 0;   ///< SMs, or cores of a TPU
   double power_w = 0;            ///< at full load, 0: not given
-  double overlap_slowdown = 0;   ///< share of compute beside communication that is not hidden
+  double overlap_slowdown = 0;   ///< of the time of compute beside communication, what the latter stands still
   StepExcess excess;
   std::vector<MeasuredTimes> kernels;      ///< our own kernels here, products left out; before any formula
   std::vector<MeasuredProducts> products;  ///< ours too: they correct the formula near their shapes

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include "harness/program/count.hpp"
 #include "harness/simulate/gemm_time.hpp"
@@ -133,8 +135,11 @@ double CostModel::together_factor(StepProgram const& program) const {
   if (!stack_.own_kernels) return 1;
   StepExcess const& x = system_.device.excess;
   double most = 0;
+  // The groups of the cut itself: others, like the data-parallel groups of experts, are there without anyone using
+  // them.
+  constexpr std::string_view cuts[] = {"tp", "dp_cp", "ep", "pp"};
   for (Group const& group : program.groups) {
-    if (group.members.size() < 2) continue;
+    if (group.members.size() < 2 || std::ranges::find(cuts, group.name) == std::end(cuts)) continue;
     double const share = group.axis == Axis::tp ? x.tp : group.axis == Axis::pp ? x.pp : x.dp;
     most = most == 0 ? share : std::max(most, share);
   }
@@ -183,7 +188,7 @@ NetworkTime CostModel::network_time(StepProgram const& program, Op const& op) co
 }
 
 double CostModel::collective_ms(StepProgram const& program, Op const& op) const {
-  return together_factor(program) * ms_per_us * network_time(program, op).total_us;
+  return ms_per_us * network_time(program, op).total_us;
 }
 
 double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
@@ -192,8 +197,7 @@ double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
   std::vector<std::int64_t> const* tp = &alone;
   for (Group const& group : program.groups)
     if (group.name == "tp") tp = &group.members;
-  return together_factor(program) *
-         message_ms(program.rank, members[static_cast<std::size_t>(op.peer)], collective_payload(program, op), *tp);
+  return message_ms(program.rank, members[static_cast<std::size_t>(op.peer)], collective_payload(program, op), *tp);
 }
 
 double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,

@@ -29,9 +29,8 @@ class CostModel final : public DurationModel {
   double collective_ms(StepProgram const& program, Op const& op) const override;
   double transfer_ms(StepProgram const& program, Op const& op) const override;
   LinkUse link_use(StepProgram const& program, Op const& op) const override;
-  double slowdown_beside_communication() const override {
-    return std::max(stack_.compute_slowdown, stack_.own_kernels ? system_.device.overlap_slowdown : 0.0);
-  }
+  double slowdown_beside_communication() const override { return stack_.compute_slowdown; }
+  double stall_beside_compute() const override { return stack_.own_kernels ? system_.device.overlap_slowdown : 0; }
   double issue_ms(StepProgram const&, Op const& op) const override;
   bool host_awaits_messages() const override { return stack_.host_awaits_messages; }
   /// Only schedules of several chunks a stage leave a slot between a message and its use.
@@ -53,7 +52,7 @@ class CostModel final : public DurationModel {
  private:
   /// By the formulas alone.
   double told_ms(StepProgram const& program, Op const& op, bool adds) const;
-  /// 1 plus what steps cut as the program is take beyond their parts: of several axes the one with most.
+  /// 1 plus what compute takes beyond its parts in steps cut as the program is: of several axes the one with most.
   double together_factor(StepProgram const& program) const;
   double gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const;

@@ -77,6 +77,7 @@ class StagePlayer {
         tracker_(static_cast<std::size_t>(plan_.instance_count)),
         options_(options),
         slowdown_(durations.slowdown_beside_communication()),
+        stall_(durations.stall_beside_compute()),
         host_awaits_(durations.host_awaits_messages()),
         receives_ahead_(durations.receives_ahead(program)) {
     std::vector<bool> used(program.segments.size());
@@ -89,6 +90,8 @@ class StagePlayer {
       for (Op const& op : program.segments[s].ops) ops_[s].push_back(prepare(op, durations));
     }
     for (Op const& op : replay_.transfers()) transfers_.push_back(prepared(op, durations.transfer_ms(program, op)));
+    if (keeps_spans() && stall_ > 0)
+      for (auto& spans : span_of_) spans.resize(history);
     if (options_.record_runs) line_.run_end_ms.reserve(replay_.runs().size());
   }
 
@@ -229,10 +232,15 @@ class StagePlayer {
       if (s == 0) {
         line_.compute_ms += end - start;
         line_.awaited_ms += awaited(start);
+        if (stall_ > 0) stall_communication(start, end);
       }
       free_[s] = end;
-      past_[s][static_cast<std::size_t>(tracker_.issued(play.stream)) % history] = end;
-      if (keeps_spans()) keep(play, run.microbatch, start, end);
+      std::size_t const at = static_cast<std::size_t>(tracker_.issued(play.stream)) % history;
+      past_[s][at] = end;
+      if (keeps_spans()) {
+        if (stall_ > 0) span_of_[s][at] = line_.spans.size();
+        keep(play, run.microbatch, start, end);
+      }
       issued_ = false;
       ++events_;
     }
@@ -243,8 +251,9 @@ class StagePlayer {
 
   void keep(PlayOp const& play, std::int32_t microbatch, double start, double end) {
     std::size_t& last = last_span_[static_cast<std::size_t>(play.lane)];
-    bool const joins = !options_.record_spans && last < line_.spans.size() && line_.spans[last].lane == play.lane &&
-                       line_.spans[last].end_ms == start;
+    // Spans that may still be put off stay apart.
+    bool const joins = !options_.record_spans && stall_ == 0 && last < line_.spans.size() &&
+                       line_.spans[last].lane == play.lane && line_.spans[last].end_ms == start;
     if (joins) {
       line_.spans[last].end_ms = end;
       return;
@@ -255,6 +264,26 @@ class StagePlayer {
 
   bool awaits_message() const {
     return std::ranges::any_of(waits_, [](auto const& w) { return w.stream >= first_receive; });
+  }
+
+  /// What is issued already and under way beside compute from `start` to `end` stands still for a part of that time,
+  /// and so does what follows it on its stream.
+  void stall_communication(double start, double end) {
+    for (std::size_t s = 1; s < static_cast<std::size_t>(StreamId::pipeline); ++s) {
+      double const lost = stall_ * std::clamp(free_[s] - start, 0.0, end - start);
+      if (lost == 0) continue;
+      auto const issued = static_cast<std::size_t>(tracker_.issued(static_cast<StreamId>(s)));
+      for (std::size_t n = issued; n > 0 && issued - n < history && past_[s][n % history] > start; --n) {
+        past_[s][n % history] += lost;
+        if (!keeps_spans()) continue;
+        Span& span = line_.spans[span_of_[s][n % history]];
+        if (span.start_ms >= end) span.start_ms += lost;
+        span.end_ms += lost;
+      }
+      free_[s] += lost;
+      for (double& busy_until : links_)
+        if (busy_until > start) busy_until += lost;
+    }
   }
 
   /// When an op that starts now is over: compute is slower beside communication; communication shares its links with
@@ -318,7 +347,8 @@ class StagePlayer {
   std::vector<Message> messages_;
   std::array<std::size_t, static_cast<std::size_t>(Lane::size_)> last_span_{};  ///< of each lane
   StageTimeline line_;
-  double slowdown_ = 0, host_ = 0;
+  std::array<std::vector<std::size_t>, static_cast<std::size_t>(StreamId::pipeline)> span_of_;  ///< as past_
+  double slowdown_ = 0, stall_ = 0, host_ = 0;
   bool host_awaits_ = false, receives_ahead_ = false;
   std::vector<double> links_;  ///< until when each is full
   std::size_t run_ = 0, op_ = 0;

@@ -24,6 +24,8 @@ class DurationModel {
   virtual LinkUse link_use(StepProgram const&, Op const&) const { return {}; }
   /// How much slower compute is, as a share, while communication runs beside it on the device.
   virtual double slowdown_beside_communication() const { return 0; }
+  /// For how much of the time of compute beside it communication stands still, as on processors that do both.
+  virtual double stall_beside_compute() const { return 0; }
   /// Time the host takes to launch an op; it runs ahead of the device and an op starts no earlier than it is launched.
   virtual double issue_ms(StepProgram const&, Op const&) const { return 0; }
   /// Whether the host, too, waits where compute awaits a message, and so loses its lead.

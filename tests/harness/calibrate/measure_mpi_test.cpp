@@ -13,8 +13,8 @@ TEST(MeasureMachine, NetworkAndDevice) {
   auto const device = make_host_device();
   RankAgreement agree(*world);
   CalibrationOptions options;
-  options.largest_message_bytes = 65536, options.seconds_per_curve = 0.5, options.step_iterations = 1,
-  options.ranks_per_host = world->size();
+  options.largest_message_bytes = 65536, options.seconds_per_curve = 0.05, options.step_iterations = 1,
+  options.step_rounds = 1, options.steps_per_axis = 1, options.ranks_per_host = world->size();
   MachineMeasurement m;
   measure_device(*device, agree, options, m);
   measure_network(*device, *world, agree, options, m);
@@ -42,7 +42,7 @@ TEST(MeasureMachine, LevelsFollowTheHosts) {
   auto const device = make_host_device();
   RankAgreement agree(*world);
   CalibrationOptions options;
-  options.largest_message_bytes = 4096, options.seconds_per_curve = 0.2, options.ranks_per_host = 1;
+  options.largest_message_bytes = 4096, options.seconds_per_curve = 0.05, options.ranks_per_host = 1;
   MachineMeasurement m;
   measure_network(*device, *world, agree, options, m);
   ASSERT_EQ(m.levels.size(), 1u);

@@ -276,6 +276,56 @@ TEST(Prediction, AxesThatShareALinkSlowEachOtherAndCommunicationSlowsCompute) {
   EXPECT_LE(slowed.stages[0].compute_ms, 1.5 * play(false, 0).stages[0].compute_ms);
 }
 
+/// Compute of 1 ms an op, 40 ms a gradient bucket, on processors that do both.
+class OnOneProcessor final : public DurationModel {
+ public:
+  explicit OnOneProcessor(double stall) : stall_(stall) {}
+  double compute_ms(StepProgram const&, Op const&, bool) const final { return 1; }
+  double collective_ms(StepProgram const&, Op const&) const final { return 40; }
+  double transfer_ms(StepProgram const&, Op const&) const final { return 0; }
+  double stall_beside_compute() const final { return stall_; }
+
+ private:
+  double stall_;
+};
+
+// Work of one processor adds up, however it is interleaved; what stalls in part is between that and perfect overlap.
+TEST(Prediction, CommunicationThatWaitsForTheProcessorAddsUpWithCompute) {
+  Experiment const e =
+      experiment_of({{"model", "gpt2"}, {"layers", "4"}, {"seq", "128"}, {"dp", "2"}, {"bucket-mb", "40"}});
+  std::vector<StepProgram> const programs{lower(e, 0)};
+  auto const free = simulate(programs, OnOneProcessor(0)), half = simulate(programs, OnOneProcessor(0.5)),
+             serial = simulate(programs, OnOneProcessor(1));
+  double const compute = free.stages[0].compute_ms, comm = free.stages[0].breakdown.comm_ms;
+  EXPECT_GT(comm, 100);
+  EXPECT_LT(free.step_ms, compute + comm - 20);
+  EXPECT_GT(half.step_ms, free.step_ms);
+  EXPECT_LT(half.step_ms, serial.step_ms);
+  EXPECT_NEAR(serial.step_ms, compute + comm, 1e-6);
+  EXPECT_NEAR(serial.stages[0].compute_ms, compute, 1e-9);
+  EXPECT_NEAR(serial.stages[0].breakdown.exposed_comm_ms, comm, 1e-6);
+}
+
+// What steps take beyond their parts is that of the cut's own axes, and of compute alone.
+TEST(Prediction, ExcessIsOfTheAxesThatAreCut) {
+  SystemProfile plain = load_system("a100-80gb-sxm"), late = plain;
+  late.device.excess = {0, 1, 0.5};
+  CostModel const parts(plain, load_stack("ours")), whole(late, load_stack("ours"));
+  for (auto const& [axis, factor] : {std::pair{"tp", 1.0}, {"dp", 2.0}, {"cp", 2.0}, {"pp", 1.5}}) {
+    Experiment const e =
+        experiment_of({{"model", "gpt2"}, {"layers", "4"}, {"seq", "128"}, {axis, "2"}, {"precision", "bf16"}});
+    StepProgram const p = lower(e, 0);
+    for (Segment const& segment : p.segments)
+      for (Op const& op : segment.ops) {
+        if (op.stream == StreamId::compute) {
+          EXPECT_DOUBLE_EQ(whole.compute_ms(p, op, false), factor * parts.compute_ms(p, op, false)) << axis;
+        } else if (op.stream < StreamId::pipeline) {
+          EXPECT_EQ(whole.collective_ms(p, op), parts.collective_ms(p, op)) << axis;
+        }
+      }
+  }
+}
+
 TEST(Prediction, AnUnknownPrecisionIsRefused) {
   SystemProfile const a100 = load_system("a100-80gb-sxm");
   EXPECT_THROW(CostModel(a100, load_stack("te-2025-fp8")), InputError);
