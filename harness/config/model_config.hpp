@@ -85,7 +85,7 @@ struct ModelConfig {
   bool causal = true;
   float attention_softcap = 0, logit_softcap = 0;
   std::int64_t sliding_window = 0;       ///< 0: full attention
-  std::int64_t sliding_window_step = 1;  ///< every how many layers is windowed (Gemma 2: 2)
+  std::int64_t full_attention_step = 0;  ///< every how many layers has no window (Gemma 2: 2, Gemma 3: 6); 0: none
   double embedding_scale = 1;            ///< factor on the embedding output (Gemma: sqrt(hidden))
   double attention_scale = 0;            ///< factor on the scores, 0: 1/sqrt(head_dim) (Gemma 2 names its own)
   std::int64_t vision_heads = 0;  ///< heads of a vision tower that is cut with the model (case C05), 0 when not given

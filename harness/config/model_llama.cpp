@@ -61,9 +61,9 @@ void read_gemma(JsonFields const& fields, std::string_view type, ModelConfig& mo
   if (type == "gemma2") {  // defaults of Gemma2Config
     model.attention_softcap = static_cast<float>(fields.number_or("attn_logit_softcapping", 50, 1e-6, 1e9));
     model.logit_softcap = static_cast<float>(fields.number_or("final_logit_softcapping", 30, 1e-6, 1e9));
-    model.sliding_window_step = 2;
+    model.full_attention_step = 2;
   } else {
-    model.sliding_window_step = fields.size_or("sliding_window_pattern", 6, max_layers);
+    model.full_attention_step = fields.size_or("sliding_window_pattern", 6, max_layers);
   }
 }
 

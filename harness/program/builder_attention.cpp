@@ -34,7 +34,8 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   s.scale = model_.attention_scale > 0 ? static_cast<float>(model_.attention_scale)
                                        : 1.0f / std::sqrt(static_cast<float>(model_.head_dim));
   s.softcap = model_.attention_softcap;
-  bool const windowed = model_.sliding_window > 0 && layer % model_.sliding_window_step == 0;
+  std::int64_t const step = model_.full_attention_step;
+  bool const windowed = model_.sliding_window > 0 && (step == 0 || (layer + 1) % step != 0);
   s.window = windowed && model_.sliding_window < program_.context + program_.seq ? model_.sliding_window : 0;
   s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
   s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * program_.degree[cp_axis]);

@@ -241,7 +241,8 @@ TEST(ModelConfig, DocumentedDefaultsOnly) {
   EXPECT_EQ(load_model("gpt2-xl").ffn_hidden, 6400);
   EXPECT_EQ(load_model("gpt-bigcode").kv_heads, 1);
   EXPECT_TRUE(load_model("gemma-2-2b").tied_embeddings);
-  EXPECT_EQ(load_model("gemma-2-9b").sliding_window_step, 2);
+  EXPECT_EQ(load_model("gemma-2-9b").full_attention_step, 2);
+  EXPECT_EQ(load_model("mistral-7b").full_attention_step, 0);
   EXPECT_EQ(load_model("qwen2-7b").sliding_window, 0);  // use_sliding_window is false
   EXPECT_EQ(load_model("mistral-7b").sliding_window, 4096);
   for (char const* key :

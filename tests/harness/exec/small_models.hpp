@@ -66,7 +66,7 @@ inline ModelConfig small_gemma2(std::int64_t layers = 4) {
   m.attention_softcap = 0.5f;
   m.logit_softcap = 0.3f;
   m.sliding_window = 5;
-  m.sliding_window_step = 2;
+  m.full_attention_step = 2;
   m.attention_scale = 0.5;
   m.tied_embeddings = true;
   return m;

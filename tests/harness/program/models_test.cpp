@@ -44,6 +44,28 @@ TEST(Models, EveryPresetHoldsWhatItCounts) {
   EXPECT_GE(lowered, 33);
 }
 
+// Gemma 2 looks back a window in every other layer, Gemma 3 in five of six, Mistral in all.
+TEST(Models, WhichLayersHaveAWindow) {
+  auto const windowed = [](std::string const& model, std::int64_t full_attention_step) {
+    Experiment e = of(model);
+    e.model = load_model(model);
+    e.model.full_attention_step = full_attention_step;
+    e.layers = 7, e.seq = 8192;
+    resolve(e);
+    std::vector<std::int32_t> layers;
+    for_each_op(lower(e, 0), [&](Op const& op, Run const& run) {
+      if (op.kind != OpKind::attention_forward || run.microbatch > 0) return;
+      if (std::get<AttentionOpShape>(op.shape).window > 0) layers.push_back(op.layer);
+    });
+    return layers;
+  };
+  using Layers = std::vector<std::int32_t>;
+  EXPECT_EQ(load_model("gemma-2-9b").full_attention_step, 2);
+  EXPECT_EQ(windowed("gemma-2-9b", 2), (Layers{0, 2, 4, 6}));
+  EXPECT_EQ(windowed("gemma-2-9b", 6), (Layers{0, 1, 2, 3, 4, 6}));
+  EXPECT_EQ(windowed("mistral-7b", load_model("mistral-7b").full_attention_step), (Layers{0, 1, 2, 3, 4, 5, 6}));
+}
+
 // A prediction layer is one more block, two norms and a projection, and another head's product; embedding and head are
 // held once.
 TEST(MultiTokenPrediction, HoldsCountsAndComputesItsLayers) {
