@@ -31,7 +31,7 @@ Experiment step_of(Cut const& cut, int ranks, CalibrationOptions const& options)
   set_field(e, "zero", cut.zero);
   set_field(e, "global-batch", std::to_string(2 * ranks));
   set_field(e, "precision", to_string(options.precision));
-  e.max_iterations = options.step_iterations, e.max_seconds = 0.8, e.warmup = 1;
+  e.max_iterations = options.step_iterations, e.max_seconds = 1.2, e.warmup = 2;
   resolve(e);
   return e;
 }

@@ -27,6 +27,8 @@ class ReplayedDurations final : public DurationModel {
   LinkUse link_use(StepProgram const& program, Op const& op) const override { return network_.link_use(program, op); }
   double slowdown_beside_communication() const override { return network_.slowdown_beside_communication(); }
   double stall_beside_compute() const override { return network_.stall_beside_compute(); }
+  bool host_awaits_messages() const override { return network_.host_awaits_messages(); }
+  bool receives_ahead(StepProgram const& program) const override { return network_.receives_ahead(program); }
 
  private:
   DurationModel const& network_;
