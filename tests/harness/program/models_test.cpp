@@ -53,7 +53,7 @@ TEST(Models, WhichLayersHaveAWindow) {
     e.layers = 7, e.seq = 8192;
     resolve(e);
     std::vector<std::int32_t> layers;
-    for_each_op(lower(e, 0), [&](Op const& op, Run const& run) {
+    for_each_op(lower(e, 0), [&](Op const& op, shardbench::Run const& run) {
       if (op.kind != OpKind::attention_forward || run.microbatch > 0) return;
       if (std::get<AttentionOpShape>(op.shape).window > 0) layers.push_back(op.layer);
     });
