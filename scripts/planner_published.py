@@ -12,14 +12,15 @@ import subprocess
 import sys
 import tempfile
 
-from accuracy import NOT_SCORED, ROOT, model_file, simulate, write
+from accuracy import BF16_GRADIENTS, NOT_SCORED, ROOT, model_file, simulate, write
 from tool import BadInput, Parser, read_table, run
 
 KNOBS = {  # what runs of each stack could choose; schedules of later years are left out everywhere
     "megatron-2021": "schedule=1f1b|interleaved,tp-overlap=none,sequence-parallel=false,zero=0,recompute=none|full,cp=1",
     "megatron-2022-sp": "schedule=1f1b|interleaved,tp-overlap=none,zero=0,cp=1",
-    **{stack: "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1"
-       for stack in ("te-2024-fp8", "te-2025", "te-2025-fp8", "te-2025-fp8-b200")},
+    "te-2024-fp8": "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1",
+    **{stack: "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1|3"
+       for stack in ("te-2025", "te-2025-fp8", "te-2025-fp8-b200")},
 }
 SOURCES = ("sc21", "korthikanti22", "megatron-h100", "megatron-bridge-25.09", "nemo-24.07")
 # Best cuts that a public planner (Python, exhaustive) reports for itself, with its step times in ms.
@@ -49,6 +50,8 @@ def plan(binary, folder, row, stack, knobs):
     command = [binary, "plan", "--json", "--top", "1", "--model", model_file(folder, row["model"]), "--system", row["system"],
                "--stack", stack, "--gpus", str(devices), "--global-batch", row["global_batch"], "--seq", row["seq"],
                "--precision", row["precision"], "--fix", knobs]
+    if stack in BF16_GRADIENTS:
+        command += ["--gradient-dtype", "bf16"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if not done.stdout.strip() or done.returncode == 2:
         sys.exit(f"{row['name']}: {done.stderr.strip()}")

@@ -119,7 +119,7 @@ std::span<CommandInfo const> command_table() {
       {"plan",
        "the best configuration of a model on so many devices, and why",
        "shardbench plan --model llama3.1-70b --system h100-sxm --gpus 256 --global-batch 512 --seq 8192 --tokens 15T",
-       {"model", "layers", "seq", "context", "global-batch", "precision", "scope", "bucket-mb"},
+       {"model", "layers", "seq", "context", "global-batch", "precision", "gradient-dtype", "scope", "bucket-mb"},
        {"system",          "stack",    "gpus",   "objective", "fix",   "exclude",    "top",        "max-memory",
         "tokens",          "deadline", "ttft",   "tpot",      "price", "mtbf-hours", "stragglers", "checkpoint-seconds",
         "restart-seconds", "what-if",  "pareto", "out",       "json"},

@@ -69,6 +69,7 @@ std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {
   if (p.dp > 1 && (stack.dp_overlap || p.zero_stage > 1)) text += " --overlap-grad-reduce";
   if (p.dp > 1 && (p.zero_stage == 3 || (p.zero_stage > 0 && stack.dp_overlap && stack.gather_with_forward)))
     text += " --overlap-param-gather";
+  if (e.gradient_dtype == Dtype::bf16) text += " --grad-reduce-in-bf16";
   if (p.recompute == Recompute::full)
     text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
   if (p.recompute == Recompute::selective) text += " --recompute-granularity selective";

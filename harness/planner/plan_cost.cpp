@@ -130,8 +130,9 @@ void PlanCoster::add_pipeline(Candidate const& c, StageTotals const& t, double m
   switch (c.schedule) {
     case ScheduleKind::interleaved:
       cost_.bubble_ms = others / c.vpp;
-      // Every chunk border is on the path of its microbatch, and the order leaves no pause to hide it in.
-      cost_.messages_ms = 2 * m * c.vpp * message;
+      // Every chunk border is on the path of its microbatch, and the order leaves no pause to hide it in; where
+      // receives are posted ahead, one of both directions hides behind the pass of the other.
+      cost_.messages_ms = (model_.stack().receives_ahead ? 1 : 2) * m * c.vpp * message;
       return;
     case ScheduleKind::zb_h1:
       cost_.bubble_ms = std::min(others, zero_bubble);
@@ -172,12 +173,17 @@ double PlanCoster::reduction_ms(Candidate const& c, StageTotals const& t, double
                                 double weight_bytes, std::int64_t stride, std::int64_t ranks) {
   if (ranks <= 1 || parameters == 0) return 0;
   SoftwareStack const& stack = model_.stack();
-  double const gradients = parameters * stack.gradient_bytes;
+  bool const full_width = request_.base.gradient_dtype == Dtype::f32;  // which a stack may still send in fewer bytes
+  double const gradients =
+      parameters * (full_width ? stack.gradient_bytes : static_cast<double>(bytes_of(request_.base.gradient_dtype)));
   double const weights = parameters * weight_bytes;
   auto const parts = static_cast<std::int64_t>(std::max(1.0, std::ceil(gradients / (1e6 * request_.base.bucket_mb))));
-  // The last bucket has no backward left to hide behind.
+  // Interleaved, each chunk but the last has the passes of pp microbatches of the next one to hide behind, too.
+  double const chunks = c.schedule == ScheduleKind::interleaved ? c.vpp : 1, passes = 1 + (c.pp - 1) * (1 - 1 / chunks);
+  // The last bucket has no backward left to hide behind, the last chunk no more than its own.
   auto const exposed = [&](double whole, bool hidden, double behind) {
-    return hidden ? std::max(whole / static_cast<double>(parts), whole - behind) : whole;
+    return hidden ? std::max({whole / static_cast<double>(parts), (whole - behind) / chunks, whole - passes * behind})
+                  : whole;
   };
   if (c.zero_stage == 0)
     return exposed(collective_ms(OpKind::all_reduce, gradients, stride, ranks, parts), stack.dp_overlap,

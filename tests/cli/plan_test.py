@@ -28,6 +28,15 @@ class Plan(CliTest):
             self.assertAlmostEqual(row["cost_usd"], 2 * row["device_hours"], places=6)
         self.assertTrue(rows[0]["pareto"])
 
+    def test_gradients_of_half_the_size(self):
+        cut = ["--top", "1", "--json", "--fix", "tp=1,pp=1,zero=0,micro-batch=1,recompute=none"]
+        (whole,) = json.loads(self.call("plan", *SMALL, "--precision", "bf16", *cut))
+        (half,) = json.loads(self.call("plan", *SMALL, "--precision", "bf16", "--gradient-dtype", "bf16", *cut))
+        self.assertAlmostEqual(2 * half["gradient_bytes"], whole["gradient_bytes"], delta=0.01 * whole["gradient_bytes"])
+        self.assertIn("--gradient-dtype bf16", half["command"])
+        self.assertIn("--grad-reduce-in-bf16", half["megatron_flags"])
+        self.assertNotIn("--grad-reduce-in-bf16", whole["megatron_flags"])
+
     def test_fixed_axes_and_training(self):
         text = self.call("plan", *SMALL, "--fix", "tp=2,pp=2", "--exclude", "zero=3", "--tokens", "1B", "--deadline", "1d",
                          "--stragglers", "5%", "--max-memory", "90%")
