@@ -35,7 +35,7 @@ PEERS = [
 for peer in PEERS:
     peer.update(system="a100-80gb-sxm", seq="2048", cp="1", micro_batch="1", sequence_parallel="yes", precision="bf16",
                 schedule="interleaved", note="")
-PEER_STACKS = {"megatron-2022-sp": "tp-overlap=none,cp=1", "ours": "cp=1"}
+PEER_STACKS = {"megatron-2022-sp": "schedule=1f1b|interleaved,tp-overlap=none,cp=1", "ours": "cp=1"}
 
 PARTS = [("bubble_ms", "pipeline bubble"), ("exposed_tp_ms", "tp communication waited for"),
          ("exposed_cp_ms", "cp communication waited for"), ("exposed_dp_ms", "dp communication waited for"),

@@ -29,8 +29,8 @@ void print_warnings(Experiment const& experiment) {
 }
 
 void refuse_flags_of_runs(Experiment const& experiment) {
-  for (char const* const flag : {"check", "verify-collectives", "cuda-graph", "share-gpu", "nccl-algo", "nccl-proto",
-                                 "nccl-channels", "max-iterations", "max-seconds", "target-ci"})
+  for (char const* const flag :
+       {"check", "verify-collectives", "cuda-graph", "share-gpu", "nccl-algo", "nccl-proto", "nccl-channels"})
     if (experiment.given.contains(flag))
       throw InputError(fmt::format("--{}: {} given; not with --source replayed, whose ranks never run together", flag,
                                    field_text(experiment, flag)));

@@ -34,7 +34,7 @@ class BadInput(CliTest):
             self.check(["simulate", *self.model, *system, flag, "1"], flag, "run")
         self.check(["run", *self.model, "--stack", "ours"], "--stack", "'ours'", "--source replayed")
         self.check(["run", *self.model, "--system", "h100-sxm"], "--system", "'h100-sxm'", "--source replayed")
-        for flag in (["--check"], ["--verify-collectives"], ["--max-iterations", "2"]):
+        for flag in (["--check"], ["--verify-collectives"]):
             self.check(["run", *self.model, "--source", "replayed", *system, *flag], flag[0], "replayed")
             self.check(["sweep", *self.model, "--source", "replayed", *system, *flag], flag[0], "replayed")
         self.check(["calibrate", "--topo", "x", "--link", "3"], "--link", "--nccl-log")

@@ -76,8 +76,9 @@ class GpuFlags(CliTest):
     def test_what_a_gpu_gave_is_the_plan_and_its_workspaces(self):
         row = self.sweep(*self.emulated)[0]
         over = float(row["memory_measured_bytes"]) - float(row["memory_peak_bytes"])
-        self.assertGreaterEqual(over, 4 * 2**20)  # two workspaces, each a 1024th of the 2 GiB of memory
-        self.assertLess(over, 4.5 * 2**20)  # and what the arena rounds up
+        self.assertGreater(float(row["memory_peak_bytes"]), 4 * 2**20)  # two workspaces, each a 1024th of the 2 GiB of memory
+        self.assertGreaterEqual(over, 0)
+        self.assertLess(over, 0.5 * 2**20)  # what the arena rounds up
 
     def test_doctor_prints_every_variable_and_what_it_spoils(self):  # L08
         text = self.call("doctor", variables={"NCCL_P2P_LEVEL": "LOC", "NCCL_DEBUG": "WARN"})
