@@ -60,8 +60,8 @@ PlanCost const* PlanCoster::cost(Candidate const& c) {
 }
 
 std::vector<PlanCoster::Stage> const& PlanCoster::stages(std::int32_t pp, std::int32_t per_stage, ScheduleKind kind) {
-  bool const folded = kind == ScheduleKind::zb_v;
-  std::vector<Stage>& found = stages_[{pp, per_stage, folded}];
+  bool const folded = kind == ScheduleKind::zb_v, both_ways = kind == ScheduleKind::dualpipe;
+  std::vector<Stage>& found = stages_[{pp, per_stage, folded, both_ways}];
   if (!found.empty()) return found;
   ModelConfig const& m = request_.base.model;
   std::vector<std::int64_t> const layers = split_layers(m.layers, static_cast<std::int64_t>(pp) * per_stage);
@@ -69,12 +69,18 @@ std::vector<PlanCoster::Stage> const& PlanCoster::stages(std::int32_t pp, std::i
   std::int64_t first = 0;
   for (std::size_t piece = 0; piece < layers.size(); ++piece) {
     std::size_t const p = static_cast<std::size_t>(pp), round = piece / p;
-    Stage& stage = found[folded && round % 2 == 1 ? p - 1 - piece % p : piece % p];
     std::vector<std::int64_t> const counts = layers_by_kind(m, first, layers[piece]);
-    stage.layers.resize(counts.size());
-    for (std::size_t k = 0; k < counts.size(); ++k) stage.layers[k] += counts[k];
-    stage.embedding |= piece == 0;
-    stage.head |= piece + 1 == layers.size();
+    auto const put = [&](std::size_t where) {
+      Stage& stage = found[where];
+      stage.layers.resize(counts.size());
+      for (std::size_t k = 0; k < counts.size(); ++k) stage.layers[k] += counts[k];
+      stage.embedding |= piece == 0;
+      stage.head |= piece + 1 == layers.size();
+      if (both_ways) stage.passed = 0.5;
+    };
+    std::size_t const mirrored = p - 1 - piece % p;
+    put(folded && round % 2 == 1 ? mirrored : piece % p);
+    if (both_ways) put(mirrored);  // a rank holds a stage of each direction, for half of the microbatches
     first += layers[piece];
   }
   return found;
@@ -97,6 +103,8 @@ PieceCost PlanCoster::stage_cost(Stage const& stage) const {
     // A tied head off the first stage holds a copy of the embedding.
     if (request_.base.model.tied_embeddings && !stage.embedding) sum.parameters += layer_->outside.embedding.parameters;
   }
+  for (double* const each : {&sum.forward_ms, &sum.backward_ms, &sum.weight_backward_ms, &sum.activation_bytes})
+    *each *= stage.passed;
   return sum;
 }
 
@@ -156,16 +164,14 @@ void PlanCoster::add_pipeline(Candidate const& c, StageTotals const& t, double m
 
 void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double m) {
   std::int64_t const n = static_cast<std::int64_t>(c.dp) * c.cp;
-  double const copies = c.schedule == ScheduleKind::dualpipe ? 2 : 1;
   double const shards = c.zero_stage > 0 ? static_cast<double>(n) : 1;
   double const expert_ranks = static_cast<double>(n * c.tp) / (c.ep * c.etp);
-  double const mine =
-      copies * (t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1));
+  double const mine = t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1);
   cost_.optimizer_ms = mine * layer_->outside.optimizer_ms_per_parameter;
   double const bytes_each = static_cast<double>(bytes_of(request_.base.precision));
   // Experts are copied over fewer ranks, those of other experts between them.
-  cost_.reduction_ms = reduction_ms(c, t, m, copies * t.most_parameters, bytes_each, c.tp, n) +
-                       reduction_ms(c, t, m, copies * t.most_expert_parameters, bytes_each,
+  cost_.reduction_ms = reduction_ms(c, t, m, t.most_parameters, bytes_each, c.tp, n) +
+                       reduction_ms(c, t, m, t.most_expert_parameters, bytes_each,
                                     static_cast<std::int64_t>(c.ep) * c.etp, std::llround(expert_ranks));
 }
 
@@ -201,12 +207,10 @@ double PlanCoster::reduction_ms(Candidate const& c, StageTotals const& t, double
 
 double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, double m) const {
   double const n = static_cast<double>(c.dp) * c.cp, edp = n * c.tp / (static_cast<double>(c.ep) * c.etp);
-  double const copies = c.schedule == ScheduleKind::dualpipe ? 2 : 1;
   auto const states = [&](double parameters, double ranks) {
-    return copies * parameters *
-           (layer_->outside.parameter_bytes / (c.zero_stage >= 3 ? ranks : 1) +
-            layer_->outside.gradient_bytes / (c.zero_stage >= 2 ? ranks : 1) +
-            layer_->outside.optimizer_bytes / (c.zero_stage >= 1 ? ranks : 1));
+    return parameters * (layer_->outside.parameter_bytes / (c.zero_stage >= 3 ? ranks : 1) +
+                         layer_->outside.gradient_bytes / (c.zero_stage >= 2 ? ranks : 1) +
+                         layer_->outside.optimizer_bytes / (c.zero_stage >= 1 ? ranks : 1));
   };
   double most = 0;
   for (std::size_t s = 0; s < pieces.size(); ++s) {

@@ -37,6 +37,7 @@ class PlanCoster {
   struct Stage {
     std::vector<std::int64_t> layers;  ///< by kind
     bool embedding = false, head = false;
+    double passed = 1;  ///< share of the microbatches that pass each of its pieces
     bool operator==(Stage const&) const = default;
   };
   struct StageTotals {
@@ -61,7 +62,7 @@ class PlanCoster {
   LayerKey key_;
   LayerCosts const* layer_ = nullptr;
   PlanCost cost_;
-  std::map<std::tuple<std::int32_t, std::int32_t, bool>, std::vector<Stage>> stages_;
+  std::map<std::tuple<std::int32_t, std::int32_t, bool, bool>, std::vector<Stage>> stages_;
   std::map<std::tuple<int, double, std::int64_t, std::int64_t>, double> collectives_;
   std::map<std::tuple<std::int64_t, std::int64_t, double>, double> messages_;
 };
