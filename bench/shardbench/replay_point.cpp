@@ -55,7 +55,7 @@ PointResult replay_point(Job& job, Experiment const& e, ReplayOptions const& opt
   out.row.device = job.device().info().name;
   out.row.attention_kernel = job.device().kernels().attention_kernel;
   out.row.predicted_step_ms = std::nullopt;
-  out.ops = predicted_ops_rows(out.row.run_id, prediction.programs.front(), prediction.result.stages.front());
+  out.ops = predicted_ops_rows(out.row.run_id, prediction);
   return out;
 }
 

@@ -137,8 +137,7 @@ int simulate_command(Arguments const& arguments) {
   std::string const change = memory.fits() ? "" : smallest_change_that_fits(e, model.system(), model.stack());
   if (!memory.fits() && !change.empty()) row.reason += fmt::format("; fits with {}", change);
 
-  append_result(arguments.option("out"), row,
-                predicted_ops_rows(row.run_id, prediction.programs.front(), prediction.result.stages.front()));
+  append_result(arguments.option("out"), row, predicted_ops_rows(row.run_id, prediction));
   write_spans(arguments.option("trace"), e, prediction);
   if (arguments.has("json"))
     fmt::print("{}\n", to_json(std::span(&row, 1)));

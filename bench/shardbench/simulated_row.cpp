@@ -25,6 +25,20 @@ void set_memory(ReportRow& row, MemoryFit const& m) {
                            bytes_text(m.needed_bytes), bytes_text(m.capacity_bytes), largest, remarks);
 }
 
+/// A label of one stage, its time summed.
+OpsRow row_of(std::string const& run_id, LabelShare const& share) {
+  bool const transfer = share.label.phase == "transfer";
+  OpsRow row;
+  row.run_id = run_id;
+  row.label = share.label.name;
+  row.kind = transfer ? "send, receive" : to_string(share.label.kind);
+  row.phase = share.label.phase;
+  row.axis = transfer || is_communication(share.label.kind) ? to_string(share.label.axis) : "compute";
+  row.count = share.count;
+  row.total_ms = share.total_ms;
+  return row;
+}
+
 }  // namespace
 
 void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory, CostModel const& model,
@@ -60,22 +74,31 @@ std::vector<LabelShare> label_shares(StepProgram const& program, StageTimeline c
   return shares;
 }
 
-std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, StepProgram const& program,
-                                       StageTimeline const& stage) {
+std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, Prediction const& p) {
   std::vector<OpsRow> rows;
-  for (LabelShare const& share : label_shares(program, stage)) {
-    bool const transfer = share.label.phase == "transfer";
-    OpsRow row;
-    row.run_id = run_id;
-    row.label = share.label.name;
-    row.kind = transfer ? "send, receive" : to_string(share.label.kind);
-    row.phase = share.label.phase;
-    row.axis = transfer || is_communication(share.label.kind) ? to_string(share.label.axis) : "compute";
-    row.count = share.count;
-    row.total_ms = share.total_ms;
-    row.predicted_us = 1e3 * share.total_ms / static_cast<double>(share.count);
-    rows.push_back(std::move(row));
+  std::vector<double> calls;  // over all stages, of each row
+  for (std::size_t i = 0; i < p.programs.size(); ++i)
+    for (LabelShare const& share : label_shares(p.programs[i], p.result.stages[i])) {
+      OpsRow row = row_of(run_id, share);
+      auto const same = [&](OpsRow const& r) {
+        return r.label == row.label && r.kind == row.kind && r.phase == row.phase && r.axis == row.axis;
+      };
+      auto const found = std::ranges::find_if(rows, same);
+      auto const at = static_cast<std::size_t>(found - rows.begin());
+      if (found == rows.end()) {
+        rows.push_back(std::move(row));
+        calls.push_back(0);
+      } else {
+        found->count = std::max(*found->count, share.count);
+        *found->total_ms += share.total_ms;
+      }
+      calls[at] += static_cast<double>(share.count);
+    }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].predicted_us = 1e3 * *rows[i].total_ms / calls[i];
+    *rows[i].total_ms /= static_cast<double>(p.programs.size());
   }
+  std::ranges::stable_sort(rows, std::greater<>{}, [](OpsRow const& r) { return *r.total_ms; });
   return rows;
 }
 

@@ -20,8 +20,8 @@ struct LabelShare {
 /// The labels of a stage's spans, longest first.
 std::vector<LabelShare> label_shares(StepProgram const& program, StageTimeline const& stage);
 
-/// A row for each label of a stage, with the predicted time of a call.
-std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, StepProgram const& program,
-                                       StageTimeline const& stage);
+/// A row for each label of a prediction, merged over its stages as measured ones are over ranks, longest first: the most
+/// calls on a stage, the mean time of a call, and total_ms as the mean over all stages.
+std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, Prediction const& prediction);
 
 }  // namespace shardbench

@@ -35,6 +35,21 @@ class Simulate(CliTest):
         self.assertAlmostEqual(prefill["tokens_per_s"], 4 * 128e3 / prefill["step_ms_p50"], delta=1e-6 * prefill["tokens_per_s"])
         self.assertEqual(prefill["ttft_ms"], prefill["step_ms_p50"])
 
+    def test_operations_of_all_stages_are_merged(self):
+        whole = ["simulate", *self.model, "--global-batch", "4", "--system", "h100-sxm"]
+        self.call(*whole, "--out", self.path("one.csv"))
+        self.call(*whole, "--pp", "2", "--out", self.path("two.csv"))
+        ran = {(r["label"], r["phase"]): r for r in self.rows(self.path("one_ops.csv"))}
+        rows = self.rows(self.path("two_ops.csv"))
+        cut = {(r["label"], r["phase"]): r for r in rows if r["kind"] != "send, receive"}
+        self.assertLessEqual(set(ran), set(cut))  # embedding of the first stage, head and loss of the last
+        (row,) = self.rows(self.path("two.csv"))
+        compute = sum(float(r["total_ms"]) for r in rows if r["axis"] == "compute")
+        self.assertAlmostEqual(compute, float(row["compute_ms"]), delta=1e-6 * compute)
+        for key in (k for k in cut if "loss" in k[0]):  # on one stage of two: half of it, a rank
+            self.assertAlmostEqual(float(cut[key]["total_ms"]), float(ran[key]["total_ms"]) / 2, places=9)
+            self.assertAlmostEqual(float(cut[key]["predicted_us"]), float(ran[key]["predicted_us"]), places=6)
+
     def test_what_is_said_to_have_no_effect_has_none(self):
         def told(*words):
             (row,) = json.loads(self.call("simulate", "--model", "gpt2", "--layers", "4", "--seq", "128", "--global-batch", "8",
