@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
+#include <system_error>
 
 #include "bench/shardbench/arguments.hpp"
 #include "bench/shardbench/launcher.hpp"
@@ -16,6 +19,19 @@ void complain(std::string text) {
   if (shardbench::speaks_for_job()) fmt::print(stderr, "shardbench: {}\n", text);
 }
 
+int lost_output(std::string const& why) {
+  complain("cannot write to standard output: " + why);
+  return 1;
+}
+
+/// What was printed has left the program: a full disk shows only when the last of it is written. `exit_code` if so.
+int flushed(int exit_code) {
+  bool const failed_before = std::ferror(stdout) != 0;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return exit_code;
+  return lost_output(std::strerror(errno != 0 ? errno : EIO));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -25,17 +41,19 @@ int main(int argc, char** argv) {
     CommandLine const line = parse_command_line(argc, argv);
     if (!line.help.empty()) {
       fmt::print("{}", line.help);
-      return 0;
+      return flushed(0);
     }
     // Who does it
     CommandInfo const& command = find_command(line.arguments.command);
     // Do it
-    int const exit_code = command.run(line.arguments);
-    std::fflush(stdout);
-    return exit_code;
+    return flushed(command.run(line.arguments));
   } catch (InputError const& error) {
     complain(error.what());
     return 2;
+  } catch (std::system_error const& error) {
+    if (std::ferror(stdout) != 0) return lost_output(error.code().message());
+    complain(error.what());
+    return 1;
   } catch (std::exception const& error) {
     complain(error.what());
     return 1;

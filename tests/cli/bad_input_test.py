@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Whatever is wrong with the input gives one line that names it, and exit code 2, before any work."""
 import os
+import subprocess
 import unittest
 
-from cli import CliTest
+from cli import BINARY, CliTest
 
 
 class BadInput(CliTest):
@@ -39,6 +40,15 @@ class BadInput(CliTest):
             self.check(["sweep", *self.model, "--source", "replayed", *system, *flag], flag[0], "replayed")
         self.check(["calibrate", "--topo", "x", "--link", "3"], "--link", "--nccl-log")
         self.check(["calibrate", "--link", "3", "--out", "x.yaml"], "--link", "--nccl-log")
+
+    def test_lost_output_is_told(self):
+        for words in (["describe", *self.model], ["simulate", *self.model, "--system", "h100-sxm"], ["systems"], ["models"], ["--help"],
+                      ["schedule", "--pp", "2", "--microbatches", "4"], ["sweep", *self.model, "--tp", "3", "--ranks", "2"]):
+            with open("/dev/full", "w", encoding="utf-8") as full, self.subTest(words=words):
+                result = subprocess.run([BINARY, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                said = [line for line in result.stderr.splitlines() if ": note: " not in line]
+                self.assertEqual(said, ["shardbench: cannot write to standard output: No space left on device"])
 
     def test_a_flag_is_given_once_and_with_a_value(self):
         for twice in (["--seq", "16", "--seq", "32"], ["--seq=16", "--seq=16"], ["--check", "--check"], ["--out", "a", "--out", "b"],
