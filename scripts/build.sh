@@ -3,17 +3,19 @@
 # BUILD_DIR names the folder (build/ by default). As many jobs as cores, or fewer where memory is short: 2 GiB each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [ "${1:-}" = --help ]; then
-  sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"
-  exit 0
-fi
+refuse() { echo "build.sh: unknown $1 '$2'; allowed: $3" >&2; exit 2; }
 
 options=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
-  options+=("$1")
+  case $1 in
+    --help | -h) sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -[DU]?* | -W?* | --fresh) options+=("$1") ;;
+    *) refuse argument "$1" "-DNAME=VALUE and -UNAME, --fresh, -- TARGET..., --help" ;;
+  esac
   shift
 done
 [ $# = 0 ] || shift
+for target in "$@"; do [[ $target != -* ]] || refuse target "$target" "names"; done
 
 build=${BUILD_DIR:-build}
 gib=$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)

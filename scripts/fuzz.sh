@@ -2,6 +2,11 @@
 # Runs each libFuzzer target of tests/fuzz for SECONDS_EACH (20) from its corpus; without clang it says so and ends well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [ $# -gt 0 ]; then
+  if [ "$1" = --help ] || [ "$1" = -h ]; then sed -n '2,2s/^# //p' "${BASH_SOURCE[0]}"; exit 0; fi
+  echo "fuzz.sh: unknown argument '$1'; it takes none" >&2
+  exit 2
+fi
 seconds=${SECONDS_EACH:-20}
 # The same inputs each time, so that a change is judged by itself; SEED=0 RUNS=-1 SECONDS_EACH=600 goes hunting.
 seed=${SEED:-1} runs=${RUNS:-20000}

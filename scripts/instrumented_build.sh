@@ -13,6 +13,13 @@ has_fuzzer() {
   clang++ -fsanitize=fuzzer,address "$probe/probe.cpp" -o "$probe/probe" 2>/dev/null
 }
 
+for word in "$@"; do
+  case $word in
+    --fuzzers-possible) [ $# = 1 ] || { echo "instrumented_build.sh: --fuzzers-possible goes alone" >&2; exit 2; } ;;
+    --help | -h) sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -*) echo "instrumented_build.sh: unknown flag '$word'; allowed: --fuzzers-possible --help" >&2; exit 2 ;;
+  esac
+done
 if [ "${1:-}" = --fuzzers-possible ]; then
   has_fuzzer
   exit

@@ -122,7 +122,11 @@ agent() {
 [ $# -gt 0 ] || { usage; exit 2; }
 command=$1
 shift
-[ "$command" != agent ] || agent "$@"
+case $command in
+  agent) agent "$@" ;;
+  -h | --help | help) usage; exit 0 ;;
+  -*) fail "unknown flag '$command'; allowed first: up, run, status, down, check, --help" ;;
+esac
 nodes=2 rate=1gbit delay=200us mtu=9000 name=sbnode ranks=2
 while [ $# -gt 0 ]; do
   case $1 in
@@ -141,6 +145,5 @@ case $command in
   status) status ;;
   run) run "$@" ;;
   check) why=$(missing); [ -z "$why" ] || { echo "cannot: $why"; exit 1; }; echo "can" ;;
-  -h | --help | help) usage ;;
   *) fail "unknown command '$command'; allowed: up, run, status, down, check" ;;
 esac

@@ -5,6 +5,10 @@
 # Under Slurm use srun instead of mpirun: LAUNCHER="srun -n 4" scripts/nsys_profile.sh 4 ...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+case ${1:-} in
+  --help | -h) sed -n '2,5s/^# \{0,1\}//p' "scripts/nsys_profile.sh"; exit 0 ;;
+  -*) echo "nsys_profile.sh: unknown flag '$1'; allowed: RANKS OUT_DIR SHARDBENCH_ARG..., --help" >&2; exit 2 ;;
+esac
 if [ $# -lt 3 ] || [[ ! $1 =~ ^[1-9][0-9]*$ ]]; then
   sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2

@@ -4,8 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -gt 0 ]; then
-  sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"
-  [ "$1" = --help ] && exit 0
+  if [ "$1" = --help ] || [ "$1" = -h ]; then sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}"; exit 0; fi
   echo "quickstart.sh: unknown argument '$1'; it takes none" >&2
   exit 2
 fi

@@ -19,17 +19,25 @@ class Shell(unittest.TestCase):
             self.assertEqual(run("bash", "-n", path).stderr, "", path)
 
     def test_unknown_flags_are_refused_in_one_line(self):
-        for path in ("scripts/setup.sh", "scripts/quickstart.sh", "scripts/offline_bundle.sh", "scripts/gpu_check.sh"):
+        for path in (p for p in SCRIPTS if p.endswith(".sh")):
             result = run(path, "--bogus")
             self.assertEqual(result.returncode, 2, path)
             self.assertIn("--bogus", result.stderr)
             self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
 
     def test_help_explains(self):
-        for name in ("setup", "quickstart", "test", "build", "offline_bundle", "gpu_check"):
-            result = run(f"scripts/{name}.sh", "--help")
-            self.assertEqual(result.returncode, 0, name)
-            self.assertGreater(len(result.stdout), 60, name)
+        for path in (p for p in SCRIPTS if p.startswith("scripts/")):
+            result = run(path, "--help")
+            self.assertEqual(result.returncode, 0, path)
+            self.assertGreater(len(result.stdout), 60, path)
+
+    def test_what_goes_to_other_tools_is_known(self):
+        for command in (("scripts/test.sh", "-R"), ("scripts/test.sh", "Placement"), ("scripts/build.sh", "shardbench"),
+                        ("scripts/build.sh", "-DSHARDBENCH_CUDA=OFF", "--", "--bogus"), ("scripts/sanitize.sh", "more"),
+                        ("scripts/mpirun.sh", "0", "true"), ("scripts/instrumented_build.sh", "test_config", "--bogus")):
+            result = run(*command)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), command)
+            self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
 
     def test_missing_arguments_are_refused(self):
         for command in (("scripts/nsys_profile.sh",), ("scripts/nsys_profile.sh", "0", "out", "run"),
