@@ -30,25 +30,25 @@ Value GraphBuilder::latent_attention(Value x, std::int64_t layer) {
     q_source = norm(q_source, {}, "attention.q_norm", nullptr);
   }
   std::int64_t const q_inputs = a.q_lora_rank > 0 ? a.q_lora_rank : model_.hidden, q_width = model_.heads * key_dim;
-  Value const q = whole(
+  Value const q = all_rows(
       linear(q_source,
              {"attention.q_up", "attention.q_up", {{"", q_width, q_width, model_.heads, false}}, q_inputs, false, -1}));
   std::int64_t const latent_width = a.kv_lora_rank + a.qk_rope_head_dim;
-  Value latent = latent_rows(linear(x, {"attention.kv_down",
-                                        "attention.kv_down",
-                                        {{"", latent_width, latent_width, 0, false}},
-                                        model_.hidden,
-                                        model_.qkv_bias,
-                                        -1}));
-  Layout all_rows = state(latent).layout;
-  all_rows[tp_axis] = Replicate{};
-  latent = redistribute(latent, all_rows, "attention.latent");
+  Value latent = latent_rows(all_columns(linear(x, {"attention.kv_down",
+                                                    "attention.kv_down",
+                                                    {{"", latent_width, latent_width, 0, false}},
+                                                    model_.hidden,
+                                                    model_.qkv_bias,
+                                                    -1})));
+  Layout everywhere = state(latent).layout;
+  everywhere[tp_axis] = Replicate{};
+  latent = redistribute(latent, everywhere, "attention.latent");
   if (caches()) {
     // What is cached is the latent; keys and values of every head are made from it again.
     TensorRef const cache = kv_cache(latent_width);
     append_to_cache(state(latent).ref, latent_width, latent_width, cache, 0);
     std::int64_t const rows = (program_.context + program_.local_seq) * program_.micro_batch;
-    latent = value_of({cache.id, 0, 0}, "attention.cache", rows, latent_width, latent_width, all_rows);
+    latent = value_of({cache.id, 0, 0}, "attention.cache", rows, latent_width, latent_width, everywhere);
   }
   return attend_latent(q, latent, layer);
 }

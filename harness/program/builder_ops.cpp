@@ -124,6 +124,8 @@ Value GraphBuilder::add_positions(Value x, std::string const& name, std::int64_t
 }
 
 Value GraphBuilder::norm(Value x, Value pending, std::string const& name, Value* sum) {
+  // A norm reads whole rows.
+  x = all_columns(x);
   bool const layer_norm = model_.norm == NormKind::layer_norm;
   std::int64_t const cols = state(x).cols;
   std::string const full = qualified(name);
@@ -211,6 +213,8 @@ Value GraphBuilder::linear(Value x, LinearSpec const& spec) {
   if (program_.degree[tp_axis] > 1) placement = strategy_.weight(spec.role);
   bool const input_cut = is_shard(streams_ > 1 ? strategy_.weight(spec.role) : placement, 1);
   if (private_block()) check_private_cut(spec, state(x).layout);
+  // An uncut table that is the head, too: as an embedding it sees all rows, and its two gradients must be of a kind.
+  if (spec.shared_weight >= 0 && !is_shard(placement)) x = all_rows(x);
   if (streams_ > 1 && input_cut) x = own_blocks(x, spec.name + ".input");
   Layout need = state(x).layout;
   if ((is_shard(placement, 0) && !is_private(need[tp_axis])) || is_partial(need[tp_axis]) ||
@@ -304,6 +308,20 @@ Value GraphBuilder::whole(Value x) {
   return redistribute(x, layout, state(x).name + ".reduce");
 }
 
+Value GraphBuilder::all_rows(Value x) {
+  Layout layout = state(x).layout;
+  if (!is_shard(layout[tp_axis], sequence_dim)) return whole(x);
+  layout[tp_axis] = Replicate{};
+  return redistribute(x, layout, state(x).name + ".gather");
+}
+
+Value GraphBuilder::all_columns(Value x) {
+  Layout layout = state(x).layout;
+  if (!is_shard(layout[tp_axis], feature_dim)) return whole(x);
+  layout[tp_axis] = Replicate{};
+  return redistribute(x, layout, state(x).name + ".gather");
+}
+
 Value GraphBuilder::activation(Value up, std::int64_t columns) {
   up = whole(up);
   std::int64_t const rows = state(up).rows, cols = model_.gated_mlp ? state(up).cols / 2 : state(up).cols;
@@ -336,7 +354,9 @@ Value GraphBuilder::add(Value a, Value b) {
 
 void GraphBuilder::loss(Value logits, std::int64_t first_column, std::int64_t targets_of_sample, LossTerm const& term) {
   if (streams_ > 1) logits = select_blocks(logits, term.name + ".streams");
-  logits = whole(logits);
+  // Targets and loss are of the whole sequence: where an uncut head left rows cut, they are gathered, and the gradient,
+  // the same on every rank, is sliced again.
+  logits = all_rows(logits);
   std::int64_t const tokens = state(logits).rows, columns = state(logits).cols;
   float const scale = static_cast<float>(term.weight / static_cast<double>(program_.global_batch * targets_of_sample));
   std::string const name = term.name;

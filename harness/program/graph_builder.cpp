@@ -302,7 +302,7 @@ TensorRef GraphBuilder::move_step(TensorRef x, std::int64_t& rows, std::int64_t&
       if (to_dim == feature_dim) {
         std::int64_t const part = cut(cols, "width");
         TensorRef const y = fresh(rows, part);
-        pack({x.id, x.offset + index * part, 0}, rows, part, cols, y, part, name);
+        pack({x.id, x.offset + index * part, 0}, rows, part, x.stride > 0 ? x.stride : cols, y, part, name);
         cols = part;
         return y;
       }

@@ -195,10 +195,10 @@ class GraphBuilder {
   Op& emit(Op op);
   std::int32_t label(std::string const& name, OpKind kind, Axis axis);
   std::int32_t group_id(std::string const& name) const;
-
-  Value redistribute(Value x, Layout const& to, std::string const& name);
+  Value redistribute(Value x, Layout const& to, std::string const& name);  ///< x as `to` says
   /// x, summed over tp where it is a partial sum: what a non-linear operation needs.
   Value whole(Value x);
+  Value all_rows(Value x), all_columns(Value x);  ///< and with all ranks' rows, or columns; the others may stay cut
   TensorRef move(TensorRef x, std::int64_t& rows, std::int64_t& cols, Layout from, Layout const& to,
                  std::string const& name);
   /// Rows of all ranks' zigzag pieces, from the sequence's order to the ranks' or back.

@@ -70,7 +70,11 @@ namespace {
 Placement tensor_axis_placement(YAML::Node const& node, std::string_view name, std::string const& key) {
   if (!node.IsMap() || node.size() != 1 || !node["tp"] || !node["tp"].IsScalar())
     fail(name, node.Mark(), fmt::format("'{}' must be a map with the one axis tp, e.g. {{tp: shard(0)}}", key));
-  return parse_placement(node["tp"].as<std::string>());
+  try {
+    return parse_placement(node["tp"].as<std::string>());
+  } catch (InputError const& error) {
+    fail(name, node["tp"].Mark(), fmt::format("'{}': {}", key, error.what()));
+  }
 }
 
 void read_weights(YAML::Node const& node, std::string_view name, Strategy& s) {
@@ -83,7 +87,7 @@ void read_weights(YAML::Node const& node, std::string_view name, Strategy& s) {
       fail(name, item.first.Mark(), fmt::format("unknown weight '{}' (allowed: {})", role, known));
     }
     auto const placement = tensor_axis_placement(item.second, name, role);
-    bool const matrix = role != "norm";
+    bool const matrix = role != "norm" && role != "embedding.position";
     bool const fits = is_replicate(placement) || (matrix && (is_shard(placement, 0) || is_shard(placement, 1)));
     if (!fits)
       fail(name, item.first.Mark(),

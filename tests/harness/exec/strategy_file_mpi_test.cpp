@@ -1,10 +1,13 @@
 // The strategies that ship as files, executed; and cuts that cannot be.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "kernels/core/error.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 
 namespace shardbench::test {
 namespace {
@@ -91,6 +94,57 @@ TEST(StrategyFiles, PrivateChannelsAsData) {
   p.strategy = path.string();
   expect_parity(small_experiment(small_llama(2, 8, 8), p));
   std::filesystem::remove(path);
+}
+
+/// Every weight by chance whole or cut along one of its dims, and the stream whole or cut along the sequence.
+std::string drawn_strategy(std::mt19937& random) {
+  std::string weights;
+  for (WeightRole const& role : weight_roles()) {
+    if (role.name == "norm" || role.name == "embedding.position") continue;
+    auto const choice = random() % 3;
+    if (choice > 0)
+      weights += fmt::format("{}{}: {{tp: shard({})}}", weights.empty() ? "" : ", ", role.name, choice - 1);
+  }
+  return fmt::format("weights: {{{}}}\nactivations: {{block: {{tp: {}}}}}\n", weights,
+                     random() % 2 ? "replicate" : "shard(sequence)");
+}
+
+/// Parity, or a refusal of one line.
+void expect_parity_or_refusal(std::string const& yaml, ModelConfig const& model) {
+  SCOPED_TRACE(yaml);
+  auto const path = std::filesystem::temp_directory_path() /
+                    fmt::format("shardbench_draw_{}_{}.yaml", world().size(), world().rank());
+  std::ofstream(path) << yaml;
+  ParallelConfig p = cut(1, world().size(), 1);
+  p.strategy = path.string();
+  std::string refusal;
+  try {
+    Experiment e = small_experiment(model, p);
+    e.global_batch = 2;
+    resolve(e);
+    lower(e, world().rank());
+    expect_equal_steps(e, 1);
+  } catch (IllegalConfig const& error) {
+    refusal = error.what();
+  }
+  EXPECT_EQ(refusal.find('\n'), std::string::npos) << refusal;
+  std::filesystem::remove(path);
+}
+
+TEST(StrategyFiles, UncutEndsOfACutSequence) {
+  if (world().size() != 2) return;
+  for (ModelConfig const& model : {small_llama(2), small_gpt(2), small_gemma2(2), small_mixtral(), small_latent(2)})
+    for (char const* weights : {"weights: {}", "weights: {mlp.up: {tp: shard(0)}, mlp.down: {tp: shard(1)}}"})
+      expect_parity_or_refusal(fmt::format("{}\nactivations: {{block: {{tp: shard(sequence)}}}}\n", weights), model);
+}
+
+TEST(StrategyFiles, DrawnOnesHaveParityOrARefusal) {
+  if (world().size() != 2) return;
+  char const* const seed = std::getenv("SHARDBENCH_TEST_SEED");
+  std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 1u);
+  for (int draw = 0; draw < 12; ++draw)
+    for (ModelConfig const& model : {small_llama(2), small_gpt(2), small_gemma2(2), small_mixtral(), small_latent(2)})
+      expect_parity_or_refusal(drawn_strategy(random), model);
 }
 
 }  // namespace
