@@ -21,6 +21,16 @@ Experiment experiment_of(std::vector<std::pair<std::string, std::string>> const&
   return e;
 }
 
+/// What the host takes to launch each op of the program once, on A100.
+double issue_ms_of_all_ops(Experiment const& e, SoftwareStack const& stack) {
+  CostModel const model(load_system("a100-80gb-sxm"), stack);
+  StepProgram const program = lower(e, 0);
+  double total = 0;
+  for (Segment const& s : program.segments)
+    for (Op const& op : s.ops) total += model.issue_ms(program, op);
+  return total;
+}
+
 /// The 22B model of Korthikanti et al., Table 4 and Fig. 1: seq 2048, micro-batch 4, tp 8.
 Experiment korthikanti_22b(std::vector<std::pair<std::string, std::string>> more) {
   std::vector<std::pair<std::string, std::string>> fields{
@@ -177,12 +187,7 @@ TEST(Prediction, LaunchesOfAnUnfusedSoftmaxAndOfCollectivesCount) {
                                         {"tp", "6"},
                                         {"precision", "bf16"},
                                         {"micro-batch", micro_batch}});
-    CostModel const model(load_system("a100-80gb-sxm"), stack);
-    StepProgram const program = lower(e, 0);
-    double total = 0;
-    for (Segment const& s : program.segments)
-      for (Op const& op : s.ops) total += model.issue_ms(program, op);
-    return total;
+    return issue_ms_of_all_ops(e, stack);
   };
   // 2 layers, forward and backward of attention, 4 more launches each.
   EXPECT_NEAR(host_ms("1") - host_ms("2"), 2 * 2 * 4 * 1.0, 1e-9);
@@ -196,12 +201,7 @@ TEST(Prediction, ATensorGroupThatFillsANodeLaunchesLonger) {
   auto const host_ms = [&](char const* tp, double crowded) {
     Experiment const e = experiment_of({{"model", "gpt2-medium"}, {"layers", "2"}, {"seq", "128"}, {"tp", tp}});
     stack.crowded_host = crowded;
-    CostModel const model(load_system("a100-80gb-sxm"), stack);
-    StepProgram const program = lower(e, 0);
-    double total = 0;
-    for (Segment const& s : program.segments)
-      for (Op const& op : s.ops) total += model.issue_ms(program, op);
-    return total;
+    return issue_ms_of_all_ops(e, stack);
   };
   EXPECT_NEAR(host_ms("8", 0.5), 1.5 * host_ms("8", 0), 1e-9);
   EXPECT_NEAR(host_ms("4", 0.5), host_ms("4", 0), 1e-9);
