@@ -132,12 +132,15 @@ void print_summary(PipelineSchedule const& schedule) {
 }
 
 /// The schedule that is drawn; what it cannot be drawn with is refused by the rules of a cut, for layers enough.
-ScheduleKind played(Experiment& e) {
+ScheduleKind played(Experiment& e, std::int64_t microbatches) {
   if (e.parallel.vpp > 1 && !e.given.contains("schedule")) e.parallel.schedule = ScheduleKind::interleaved;
   ModelConfig layers;
   layers.name = "it", layers.layers = std::int64_t{1} << 40, layers.heads = layers.kv_heads = layers.ffn_hidden = 1;
   std::vector<std::string> reasons = contradictions(e);
   if (reasons.empty()) reasons = illegal_reasons(layers, e.parallel);
+  if (reasons.empty())
+    if (std::string problem = microbatches_problem(e.parallel.schedule, e.parallel.pp, microbatches); !problem.empty())
+      reasons.push_back(std::move(problem));
   if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));
   return e.parallel.schedule;
 }
@@ -152,7 +155,7 @@ int schedule_command(Arguments const& arguments) {
       arguments.has("microbatches") ? parse_integer("microbatches", arguments.option("microbatches"), 1, 4096) : 8;
   if (e.parallel.pp > 1024)
     throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
-  ScheduleKind const kind = played(e);
+  ScheduleKind const kind = played(e, microbatches);
   std::int64_t const work = e.parallel.pp * chunks_per_rank(e.parallel) * microbatches;
   if (work > most_drawn)
     throw InputError(fmt::format("--microbatches: {} for {} chunks of {} stages are {} forwards, at most {} are drawn",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "harness/calibrate/nccl_row.hpp"
 #include "harness/config/json_value.hpp"
 #include "kernels/core/error.hpp"
@@ -22,7 +24,8 @@ std::optional<double> number_of(JsonValue const* value) {
 std::int64_t integer_of(JsonValue const* value, std::int64_t fallback) {
   if (value && value->kind == JsonValue::Kind::integer) return value->integer;
   auto const number = number_of(value);
-  return number && *number > -1e15 && *number < 1e15 ? static_cast<std::int64_t>(*number) : fallback;
+  bool const whole = number && *number > -1e15 && *number < 1e15 && *number == std::floor(*number);
+  return whole ? static_cast<std::int64_t>(*number) : fallback;
 }
 
 std::string text_of(JsonValue const* value) {

@@ -173,6 +173,16 @@ bool microbatches_fit(ScheduleKind schedule, std::int64_t pp, std::int64_t micro
   return true;
 }
 
+std::string microbatches_problem(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches) {
+  if (microbatches_fit(schedule, pp, microbatches)) return {};
+  std::string_view const name = to_string(schedule);
+  if (schedule == ScheduleKind::interleaved)
+    return fmt::format("schedule: {} microbatches are not a multiple of pp {} ({}); legal: multiples of {}",
+                       microbatches, pp, name, pp);
+  return fmt::format("schedule: {} microbatches given, {} needs an even number of at least 2*pp = {}", microbatches,
+                     name, 2 * pp);
+}
+
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit) {
   if (model.yolo) return {1};
   std::vector<CutDim> const dims = tp_dims(model);

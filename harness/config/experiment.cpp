@@ -75,15 +75,8 @@ void check_size(Experiment const& e, Reasons& reasons) {
 }
 
 void check_schedule(Experiment const& e, Reasons& reasons) {
-  std::int64_t const m = e.microbatches(), pp = e.parallel.pp;
-  if (microbatches_fit(e.parallel.schedule, pp, m)) return;
-  std::string_view const name = to_string(e.parallel.schedule);
-  if (e.parallel.schedule == ScheduleKind::interleaved)
-    reasons.push_back(fmt::format("schedule: {} microbatches are not a multiple of pp {} ({}); legal: multiples of {}",
-                                  m, pp, name, pp));
-  else
-    reasons.push_back(
-        fmt::format("schedule: {} microbatches given, {} needs an even number of at least 2*pp = {}", m, name, 2 * pp));
+  std::string problem = microbatches_problem(e.parallel.schedule, e.parallel.pp, e.microbatches());
+  if (!problem.empty()) reasons.push_back(std::move(problem));
 }
 
 /// How a sequence that a cut does not divide can be made to fit: text is padded, the patches of an image are not (C12).

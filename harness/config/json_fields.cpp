@@ -16,8 +16,11 @@ std::string value_text(JsonValue const& value) {
       return value.boolean ? "true" : "false";
     case JsonValue::Kind::integer:
       return fmt::format("{}", value.integer);
-    case JsonValue::Kind::real:
-      return fmt::format("{}", value.real);
+    case JsonValue::Kind::real: {
+      // 8.0 is no integer of a file, so that it must not look like one.
+      std::string const text = fmt::format("{}", value.real);
+      return text.find_first_not_of("-0123456789") == text.npos ? text + ".0" : text;
+    }
     case JsonValue::Kind::text:
       return in_quotes(value.text);
     case JsonValue::Kind::list:
@@ -73,6 +76,12 @@ std::int64_t JsonFields::size_or(std::string_view key, std::int64_t fallback, st
 std::int64_t JsonFields::count_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
   JsonValue const* const value = present(key);
   return value == nullptr ? fallback : integer(key, *value, 0, max);
+}
+
+std::int64_t JsonFields::integer_or(std::string_view key, std::int64_t fallback, std::int64_t min,
+                                    std::int64_t max) const {
+  JsonValue const* const value = present(key);
+  return value == nullptr ? fallback : integer(key, *value, min, max);
 }
 
 double JsonFields::number_or(std::string_view key, double fallback, double min, double max) const {

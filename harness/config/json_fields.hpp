@@ -25,6 +25,7 @@ class JsonFields {
   std::int64_t size_or(std::string_view key, std::int64_t fallback, std::int64_t max = max_width) const;
   /// Like size_or, and zero is allowed.
   std::int64_t count_or(std::string_view key, std::int64_t fallback, std::int64_t max = max_width) const;
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
   double number_or(std::string_view key, double fallback, double min, double max) const;
   bool flag_or(std::string_view key, bool fallback) const;
   std::string text_or(std::string_view key, std::string_view fallback) const;

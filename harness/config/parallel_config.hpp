@@ -56,6 +56,8 @@ std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfi
 /// Whether so many microbatches suit a schedule: interleaved takes multiples of pp, dualpipe even numbers of at least
 /// 2*pp, the others any.
 bool microbatches_fit(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
+/// Why they do not, with what does; empty where they do.
+std::string microbatches_problem(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
 
 /// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);

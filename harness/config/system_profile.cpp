@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t max_profile_bytes = std::size_t{1} << 20;
 constexpr double any = 1e12;
+constexpr std::int64_t most_devices = 1000000000;
 constexpr Dtype precisions[] = {Dtype::f32, Dtype::bf16, Dtype::fp8};
 
 /// The members of one object of a profile; end() refuses those nobody asked for, so that a misspelt key is an error.
@@ -31,6 +32,14 @@ class Section {
   }
   double number_or(std::string_view key, double fallback, double min, double max) {
     return fields_.number_or(note(key), fallback, min, max);
+  }
+  /// A fraction is refused: rounding it would be another machine.
+  std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) {
+    need(key, "an integer");
+    return fields_.integer_or(key, 0, min, max);
+  }
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) {
+    return fields_.integer_or(note(key), fallback, min, max);
   }
   double share(std::string_view key) { return number(key, 1e-6, 1); }
   bool flag_or(std::string_view key, bool fallback) { return fields_.flag_or(note(key), fallback); }
@@ -85,7 +94,7 @@ double number_of(Section const& s, JsonValue const& value) {
 MeasuredTimes read_times(Section s) {
   MeasuredTimes times;
   times.operation = s.text("operation");
-  times.ranks = static_cast<std::int64_t>(s.number("ranks", 1, 1e9));
+  times.ranks = s.integer("ranks", 1, most_devices);
   for (JsonValue const& item : s.list("points").items) {
     if (item.kind != JsonValue::Kind::list || item.items.size() != 2)
       s.fail("points", "a point is not a list of two numbers");
@@ -156,7 +165,7 @@ DeviceProfile read_device(Section s) {
   d.memory_gb_per_s = s.number("memory_gb_per_s", 1e-3, 1e6);
   d.memory_efficiency = s.share("memory_efficiency");
   d.launch_us = s.number("launch_us", 0, 1e4);
-  d.processors = static_cast<std::int64_t>(s.number("processors", 1, 1e6));
+  d.processors = s.integer("processors", 1, 1000000);
   d.power_w = s.number_or("power_w", 0, 0, 1e5);
   d.overlap_slowdown = s.number_or("overlap_slowdown", 0, 0, 100);
   if (s.has("excess")) {
@@ -178,7 +187,7 @@ DeviceProfile read_device(Section s) {
 NetworkLevel read_level(Section s) {
   NetworkLevel n;
   n.name = s.text("name");
-  n.devices = static_cast<std::int64_t>(s.number("devices", 0, 1e9));
+  n.devices = s.integer("devices", 0, most_devices);
   n.bandwidth_gb_per_s = s.number("bandwidth_gb_per_s", 1e-6, 1e6);
   n.efficiency = s.share("efficiency");
   n.pair_efficiency = s.number_or("pair_efficiency", 0, 0, 1);
@@ -324,8 +333,8 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.crowded_host = s.number_or("crowded_host", 0, 0, 10);
   k.receives_ahead = s.flag_or("receives_ahead", false);
   k.collective_host_us = s.number_or("collective_host_us", 0, 0, 1e5);
-  k.softmax_multiple = static_cast<std::int64_t>(s.number_or("softmax_multiple", 1, 1, 1024));
-  k.unfused_softmax_launches = static_cast<std::int64_t>(s.number_or("unfused_softmax_launches", 0, 0, 100));
+  k.softmax_multiple = s.integer_or("softmax_multiple", 1, 1, 1024);
+  k.unfused_softmax_launches = s.integer_or("unfused_softmax_launches", 0, 0, 100);
   k.step_ms = s.number_or("step_ms", 0, 0, 1e6);
   k.tp_hidden = s.number_or("tp_hidden", 0, 0, 1);
   k.dp_overlap = s.flag_or("dp_overlap", false);

@@ -99,8 +99,7 @@ PipelineSchedule make_schedule(ScheduleKind kind, std::int64_t stages, std::int6
       break;
     case ScheduleKind::dualpipe:
       require(stages % 2 == 0, fmt::format("dualpipe: pp={} must be even", stages));
-      require(microbatches % 2 == 0 && microbatches >= 2 * stages,
-              fmt::format("dualpipe: {} microbatches must be even and at least 2*pp={}", microbatches, 2 * stages));
+      require(microbatches_fit(kind, stages, microbatches), microbatches_problem(kind, stages, microbatches));
       s.chunks = 2;
       order_dualpipe(s);
       break;

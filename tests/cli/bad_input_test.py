@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Whatever is wrong with the input gives one line that names it, and exit code 2, before any work."""
+import json
 import os
 import subprocess
 import unittest
 
-from cli import BINARY, CliTest
+from cli import BINARY, TINY, CliTest
 
 
 class BadInput(CliTest):
@@ -163,6 +164,16 @@ class BadInput(CliTest):
         self.check(["sweep", "--spec", self.path("none.yaml")], "none.yaml")
         self.check(["sweep", "--spec", self.write("bad.yaml", "tp: [1, 2\n")], "bad.yaml")
         self.check(["sweep", "--spec", self.write("key.yaml", "tpp: 1\n")], "key.yaml:1", "--tpp")
+
+    def test_fractions_where_a_file_counts(self):
+        self.check(["sweep", "--spec", self.write("half.yaml", "tp: [1, 2.5]\n")], "half.yaml:1", "--tp", "'2.5'", "integer")
+        self.check(["sweep", "--spec", self.write("half.yaml", "seq: 16.0\n")], "half.yaml:1", "--seq", "'16.0'", "integer")
+        self.check(["run", *self.model, "--tp", "2", "--strategy", self.write("s.yaml", "weights: {mlp.up: {tp: shard(0.5)}}\n")],
+                   "s.yaml", "shard(0.5)")
+        for key in ("n_layer", "n_embd", "n_head", "n_positions", "vocab_size"):
+            for number in (4.5, 64.0):
+                model = self.write("half.json", json.dumps({**TINY, key: number}))
+                self.check(["describe", "--model", model, "--seq", "16"], "half.json", key, str(number), "integer")
 
     def test_comparison_files(self):
         self.check(["compare", self.path("a.csv"), self.path("b.csv")], "a.csv")

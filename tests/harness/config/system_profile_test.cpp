@@ -1,5 +1,6 @@
 #include "harness/config/system_profile.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "harness/config/yaml_value.hpp"
@@ -64,13 +65,38 @@ TEST(SystemProfile, RefusesWhatItDoesNotKnowInOneLine) {
             "s.yaml: device.memory_gb: -1 is not a number from 0.001 to 1000000");
   EXPECT_EQ(error("  power_w: 700", "  power_watt: 700"),
             "s.yaml: device.power_watt: unknown key, did you mean power_w?");
-  EXPECT_EQ(error("  processors: 132\n", ""), "s.yaml: device.processors: missing (a number)");
+  EXPECT_EQ(error("  processors: 132\n", ""), "s.yaml: device.processors: missing (an integer)");
   EXPECT_EQ(error("    devices: 0", "    devices: 12"),
             "s.yaml: network[1].devices: 12 is not a multiple above the 8 of the level inside it");
   EXPECT_NE(error("name: h100-sxm", "name: [h100").find("not YAML"), std::string::npos);
   std::string const peak =
       message_of([] { static_cast<void>(load_system("a100-80gb-sxm").peak_tflops_of(Dtype::fp8)); });
   EXPECT_EQ(peak, "system a100-80gb-sxm: no peak for precision fp8 (it has fp32, bf16)");
+}
+
+// 8.9 devices were once taken as 8.
+TEST(SystemProfile, RefusesFractionsWhereItCounts) {
+  std::string const timed =
+      "    measured: [{operation: all_reduce, ranks: 8, points: [[1024, 10.5]]}]\n    devices: 8\n";
+  std::string const system = replaced(shipped("h100-sxm"), "    devices: 8\n", timed);
+  auto const system_error = [&](std::string const& from, std::string const& to) {
+    return message_of([&] { parse_system_profile(replaced(system, from, to), "s.yaml"); });
+  };
+  EXPECT_EQ(message_of([&] { parse_system_profile(system, "s.yaml"); }), "no error");
+  EXPECT_EQ(system_error("    devices: 8\n", "    devices: 8.9\n"),
+            "s.yaml: network[0].devices: 8.9 is not an integer from 0 to 1000000000");
+  EXPECT_EQ(system_error("    devices: 8\n", "    devices: 8.0\n"),
+            "s.yaml: network[0].devices: 8.0 is not an integer from 0 to 1000000000");
+  EXPECT_EQ(system_error("processors: 132", "processors: 131.5"),
+            "s.yaml: device.processors: 131.5 is not an integer from 1 to 1000000");
+  EXPECT_EQ(system_error("ranks: 8,", "ranks: 7.5,"),
+            "s.yaml: measured[0].ranks: 7.5 is not an integer from 1 to 1000000000");
+  std::string const stack(shipped_stacks().front().yaml);
+  for (std::string const key : {"softmax_multiple", "unfused_softmax_launches"})
+    EXPECT_NE(message_of([&] {
+                parse_software_stack(fmt::format("{}\n{}: 1.5\n", stack, key), "k.yaml");
+              }).find(key + ": 1.5 is not an integer"),
+              std::string::npos);
 }
 
 TEST(YamlValue, ReadsTypesAndRefusesReferences) {
