@@ -1,6 +1,8 @@
 #include "bench/shardbench/supervisor.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,26 +23,30 @@ namespace {
 
 constexpr double start_seconds = 60;  // what a job may take to start, on top of the first point's time
 
-/// The list of points of a job, removed with this object.
+/// The list of points of a job, removed with this object. It stays locked while its supervisor lives, however that
+/// ends: a worker that finds it free has been left alone.
 class PointFile {
  public:
   PointFile(std::vector<SweepPoint> const& points, std::vector<std::size_t> const& indices) {
     std::string name = (std::filesystem::temp_directory_path() / "shardbench-points-XXXXXX").string();
-    int const fd = mkstemp(name.data());
-    VALIDATE(fd >= 0, fmt::format("{} cannot be made", name));
-    close(fd);
+    lock_ = mkostemp(name.data(), O_CLOEXEC);
+    VALIDATE(lock_ >= 0 && flock(lock_, LOCK_EX) == 0, fmt::format("{} cannot be made", name));
     path_ = name;
     std::ofstream file(path_);
     for (std::size_t const index : indices) file << line_of_point(index, points[index].experiment) << '\n';
     file.close();
     VALIDATE(file, fmt::format("{} cannot be written", path_));
   }
-  ~PointFile() { unlink(path_.c_str()); }
+  ~PointFile() {
+    unlink(path_.c_str());
+    close(lock_);
+  }
   PointFile(PointFile const&) = delete;
   PointFile& operator=(PointFile const&) = delete;
   std::string const& path() const { return path_; }
 
  private:
+  int lock_ = -1;
   std::string path_;
 };
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "bench/shardbench/progress.hpp"
 #include "bench/shardbench/replay_point.hpp"
 #include "bench/shardbench/supervisor.hpp"
+#include "bench/shardbench/sweep_summary.hpp"
 #include "bench/shardbench/text.hpp"
 #include "harness/comm/launch_env.hpp"
 #include "harness/config/field_text.hpp"
@@ -94,8 +94,9 @@ class Sweep {
     watch_for_interrupt();
     bool const whole = supervisor.run(runnable);
     progress.finish();
-    if (!whole) fmt::print(human_, "interrupted: the rows so far are kept, --resume goes on from there\n");
-    return whole ? finish() : (finish(), 1);
+    if (!whole) print_interrupted();
+    int const code = finish(whole);
+    return whole ? code : 1;
   }
 
   /// Under mpirun or srun: every rank walks through the points, and nobody can start a job again.
@@ -117,7 +118,7 @@ class Sweep {
       append_result(out_, finished.row, finished.ops);
       progress.end(points_[i].name, outcomes_[i].value());
     }
-    return job.first() ? finish() : exit_code();
+    return job.first() ? finish(true) : exit_code();
   }
 
  private:
@@ -183,7 +184,8 @@ class Sweep {
     return 0;
   }
 
-  int finish() const {
+  /// `whole`: not interrupted.
+  int finish(bool whole) const {
     if (json_) {
       std::vector<std::string> rows;
       for (std::string const& row : rows_)
@@ -192,37 +194,33 @@ class Sweep {
     } else {
       print_table();
     }
-    print_counts();
+    print_counts(whole);
     return exit_code();
   }
 
   void print_table() const {
-    auto const cell = [](std::optional<double> v, int digits) {
-      return v ? fmt::format("{:.{}f}", *v, digits) : std::string("-");
-    };
-    std::vector<std::vector<std::string>> table{
-        {"configuration", "outcome", "step ms", "tokens/s", "compute ms", "exposed ms", "idle ms", "max_rel_error"}};
-    for (std::size_t i = 0; i < points_.size(); ++i) {
-      if (!outcomes_[i]) continue;
-      PointOutcome const& o = *outcomes_[i];
-      table.push_back({points_[i].name, std::string(to_string(o.outcome)), cell(o.step_ms, 2), cell(o.tokens_per_s, 0),
-                       cell(o.compute_ms, 2), cell(o.exposed_ms, 2), cell(o.idle_ms, 2),
-                       o.max_rel_error ? fmt::format("{:.1e}", *o.max_rel_error) : "-"});
+    for (auto const& lines : {ran_lines(points_, outcomes_), reason_lines(points_, outcomes_)}) {
+      if (!lines.empty()) fmt::print("\n");
+      for (std::string const& line : lines) fmt::print("{}\n", line);
     }
-    fmt::print("\n");
-    for (std::string const& line : table_lines(table)) fmt::print("{}\n", line);
   }
 
-  void print_counts() const {
-    std::array<std::size_t, static_cast<std::size_t>(Outcome::size_)> counts{};
-    for (auto const& o : outcomes_)
-      if (o) ++counts[static_cast<std::size_t>(o->outcome)];
-    std::string text;
-    for (std::size_t i = 0; i < counts.size(); ++i)
-      if (counts[i] > 0)
-        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[i], to_string(static_cast<Outcome>(i)));
-    fmt::print(human_, "\n{}{}\n", text.empty() ? "nothing to do" : text,
-               out_.empty() ? "" : fmt::format("; rows in {}", out_));
+  bool has_rows() const { return !out_.empty() && !commands_in(out_).empty(); }
+
+  void print_counts(bool whole) const {
+    std::string const counts = outcome_counts(outcomes_);
+    fmt::print(human_, "\n{}{}\n",
+               !counts.empty() ? counts
+               : whole         ? "nothing to do"
+                               : "no configuration ended",
+               has_rows() ? fmt::format("; rows in {}", out_) : "");
+  }
+
+  void print_interrupted() const {
+    char const* const kept = has_rows()     ? "the rows so far are kept, --resume goes on from there"
+                             : out_.empty() ? "rows were not kept, which --out does"
+                                            : "before the first row, so that there is none to --resume from";
+    fmt::print(human_, "interrupted: {}\n", kept);
   }
 
   Arguments const& arguments_;
@@ -233,7 +231,7 @@ class Sweep {
   std::vector<SweepPoint> points_;
   std::optional<ReplayOptions> replay_;
   std::map<std::size_t, bool> done_before_;
-  std::vector<std::optional<PointOutcome>> outcomes_;
+  PointOutcomes outcomes_;
   std::vector<std::string> rows_;  ///< JSON, when asked for
   std::optional<Fingerprint> fingerprint_;
 };

@@ -60,6 +60,22 @@ class Sweep(CliTest):
             self.assertEqual(row["outcome"], "skipped")
             self.assertIn("1, 5", row["reason"])
 
+    def test_skipped_points_are_folded_by_their_reason(self):
+        """The table is of what ran; what did not run is told with a count and an example, with and without --out."""
+        words = ["sweep", *self.model, *QUICK, "--global-batch", "2", "--tp", "1,2,3,5", "--dp", "1,2", "--ranks", "2"]
+        for extra in ([], ["--out", self.path("folded.csv")]):
+            text = self.call(*words, *extra)
+            lines = text[text.index("configuration"):].splitlines()
+            self.assertEqual([line.split("  ")[0] for line in lines[1:3]], ["tp 1, dp 2", "tp 2, dp 1"])
+            self.assertEqual(lines[3], "")
+            self.assertEqual(lines[4:6], ["2 skipped, e.g. tp 1, dp 1: uses 1 rank, 2 asked",
+                                          "4 skipped, e.g. tp 3, dp 1: uses 3 ranks, 2 asked; tp: 3 does not divide 4 query heads, does not "
+                                          f"divide 256 ffn, and 4 kv heads: neither divides the other; legal for {self.tiny}: 1, 2, 4"])
+            self.assertEqual(lines[7].split(";")[0], "2 passed, 6 skipped")
+        text = self.call("sweep", *self.model, "--tp", "3,5")
+        self.assertNotIn("configuration", text)
+        self.assertIn("2 skipped, e.g. tp 3: tp: 3 does not divide", text)
+
     def test_rank_counts_may_differ_and_order_is_kept(self):
         rows = json.loads(self.call("sweep", *self.model, *QUICK, "--tp", "2,1", "--json"))
         self.assertEqual([(row["tp"], row["ranks"], row["outcome"]) for row in rows], [(2, 2, "passed"), (1, 1, "passed")])
