@@ -37,7 +37,8 @@ void print_model(Description const& d) {
     fmt::print(", hidden {}, ffn {}, heads {}/{} (query/kv), vocabulary {}", m.hidden, m.ffn_hidden, m.heads,
                m.kv_heads, m.vocab);
   Experiment const& e = d.experiment;
-  fmt::print("\n");
+  std::string const rotation = m.rope_text();
+  fmt::print("{}{}\n", rotation.empty() ? "" : "; ", rotation);
   print_images(e);
   fmt::print(
       "cut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {}, global "

@@ -61,6 +61,9 @@ void add_capacity(Experiment const& e, Lines& lines) {
 
 std::vector<std::string> warnings(Experiment const& e) {
   Lines lines;
+  for (ModelNote const& note : e.model.notes)
+    if (note.beyond_positions == 0 || e.context + e.seq > note.beyond_positions)
+      lines.push_back(fmt::format("model: {}", note.text));
   add_capacity(e, lines);
   for (Knob const& knob : knobs) {
     if (!e.given.contains(knob.flag) || knob.works(e)) continue;

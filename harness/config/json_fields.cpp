@@ -45,8 +45,14 @@ void JsonFields::fail(std::string_view key, std::string_view problem) const {
 }
 
 JsonValue const* JsonFields::present(std::string_view key) const {
+  read_->insert(prefix_ + std::string(key));
   JsonValue const* const value = object_->find(key);
   return value == nullptr || value->kind == JsonValue::Kind::null ? nullptr : value;
+}
+
+bool JsonFields::is_null(std::string_view key) const {
+  JsonValue const* const value = object_->find(key);
+  return value != nullptr && value->kind == JsonValue::Kind::null;
 }
 
 std::string_view JsonFields::any_of(std::initializer_list<std::string_view> keys) const {
@@ -102,6 +108,12 @@ bool JsonFields::flag_or(std::string_view key, bool fallback) const {
   return value->boolean;
 }
 
+bool JsonFields::truthy(std::string_view key) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return false;
+  return value->boolean || value->integer != 0 || value->real != 0 || !value->text.empty();
+}
+
 std::string JsonFields::text_or(std::string_view key, std::string_view fallback) const {
   JsonValue const* const value = present(key);
   if (value == nullptr) return std::string(fallback);
@@ -118,10 +130,24 @@ std::vector<std::int64_t> JsonFields::counts(std::string_view key, std::int64_t 
   return result;
 }
 
+std::vector<std::string> JsonFields::texts(std::string_view key) const {
+  std::vector<std::string> result;
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return result;
+  if (value->kind != JsonValue::Kind::list) fail(key, fmt::format("{} is not a list", value_text(*value)));
+  for (JsonValue const& item : value->items) {
+    if (item.kind != JsonValue::Kind::text) fail(key, fmt::format("{} in the list is not a text", value_text(item)));
+    result.push_back(item.text);
+  }
+  return result;
+}
+
 std::optional<JsonFields> JsonFields::object(std::string_view key) const {
   JsonValue const* const value = present(key);
   if (value == nullptr) return std::nullopt;
-  return JsonFields(*value, file_, prefix_ + std::string(key) + '.');
+  JsonFields nested(*value, file_, prefix_ + std::string(key) + '.');
+  nested.read_ = read_;
+  return nested;
 }
 
 }  // namespace shardbench

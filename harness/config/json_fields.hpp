@@ -1,6 +1,8 @@
 #pragma once
 #include <initializer_list>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -28,10 +30,17 @@ class JsonFields {
   std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
   double number_or(std::string_view key, double fallback, double min, double max) const;
   bool flag_or(std::string_view key, bool fallback) const;
+  /// Present and neither false nor 0 nor empty, as files that write a flag as a number mean it.
+  bool truthy(std::string_view key) const;
   std::string text_or(std::string_view key, std::string_view fallback) const;
   std::vector<std::int64_t> counts(std::string_view key, std::int64_t max) const;
+  std::vector<std::string> texts(std::string_view key) const;
   /// The nested object, nothing when absent.
   std::optional<JsonFields> object(std::string_view key) const;
+  /// Whether any of the above asked for the key. A nested object shares its parent's memory of it.
+  bool was_read(std::string_view key) const { return read_->contains(prefix_ + std::string(key)); }
+  /// The key is there and null: in Hugging Face's words none, where a default would be something.
+  bool is_null(std::string_view key) const;
   JsonValue const& value() const { return *object_; }
   std::string const& file() const { return file_; }
 
@@ -44,6 +53,7 @@ class JsonFields {
 
   JsonValue const* object_;
   std::string file_, prefix_;
+  std::shared_ptr<std::set<std::string>> read_ = std::make_shared<std::set<std::string>>();  ///< keys asked for
 };
 
 }  // namespace shardbench

@@ -45,7 +45,9 @@ ModelConfig read_size_table(JsonFields const& fields, std::string_view size) {
     throw InputError(fmt::format("{}: a table of sizes; name one as FILE:SIZE ({})", fields.file(), sizes));
   std::optional<JsonFields> const entry = fields.object(size);
   if (!entry) throw InputError(fmt::format("{}: size {} is not one of {}", fields.file(), in_quotes(size), sizes));
-  return read_megatron(*entry);
+  ModelConfig model = read_megatron(*entry);
+  note_unread(*entry, model);
+  return model;
 }
 
 /// The heads of a vision tower under either of its names; absent stays out (case C05).
@@ -54,12 +56,7 @@ std::int64_t vision_tower_heads(JsonFields const& fields) {
   return tower ? tower->count_or(tower->any_of({"num_heads", "num_attention_heads"}), 0, max_heads) : 0;
 }
 
-ModelConfig read_language(JsonFields const& outer) {
-  std::optional<JsonFields> const nested = outer.object("text_config");
-  // Some files keep the language sizes at the top although parts are nested: the place of hidden_size decides.
-  JsonFields const& fields = nested && !outer.has("hidden_size") && !outer.has("n_embd") ? *nested : outer;
-  std::string type = fields.text_or("model_type", "");
-  if (type.empty()) type = outer.text_or("model_type", "");
+ModelConfig read_type(JsonFields const& fields, std::string const& type, JsonFields const& outer) {
   if (type.empty() && fields.has("num_layers")) return read_megatron(fields);
   if (type == "gpt2" || type == "gpt_bigcode") return read_gpt2(fields, type == "gpt_bigcode");
   if (type == "gpt_neox") return read_gpt_neox(fields);
@@ -69,12 +66,24 @@ ModelConfig read_language(JsonFields const& outer) {
   if (is_llama_like(type)) {
     ModelConfig model = read_llama_like(fields, type, outer);
     model.vision_heads = vision_tower_heads(outer);
+    note_towers(outer, model);
     return model;
   }
   std::string known = "gpt2, gpt_bigcode, gpt_neox, falcon, vit, yolo26";
   for (std::string const& name : llama_like_types()) known += ", " + name;
   fields.fail("model_type",
               type.empty() ? "missing (one of " + known + ")" : in_quotes(type) + " is not one of " + known);
+}
+
+ModelConfig read_language(JsonFields const& outer) {
+  std::optional<JsonFields> const nested = outer.object("text_config");
+  // Some files keep the language sizes at the top although parts are nested: the place of hidden_size decides.
+  JsonFields const& fields = nested && !outer.has("hidden_size") && !outer.has("n_embd") ? *nested : outer;
+  std::string type = fields.text_or("model_type", "");
+  if (type.empty()) type = outer.text_or("model_type", "");
+  ModelConfig model = read_type(fields, type, outer);
+  note_unread(fields, model);
+  return model;
 }
 
 ModelConfig parse_sized(std::string_view json, std::string_view name, std::string_view size) {
@@ -102,12 +111,6 @@ std::string read_file(std::filesystem::path const& path) {
 }
 
 }  // namespace
-
-bool ModelConfig::is_moe_layer(std::int64_t layer) const {
-  if (layer >= layers) return moe.has_value();  // of a prediction layer
-  if (!moe || layer < moe->first_dense_layers || (layer - moe->first_dense_layers) % moe->layer_step != 0) return false;
-  return std::find(moe->dense_layers.begin(), moe->dense_layers.end(), layer) == moe->dense_layers.end();
-}
 
 std::int64_t ModelConfig::outputs() const {
   if (!vision) return vocab;

@@ -8,6 +8,7 @@
 
 #include "kernels/activation/activation.hpp"
 #include "kernels/norm/norm.hpp"
+#include "kernels/rope/rope.hpp"
 
 namespace shardbench {
 
@@ -58,6 +59,22 @@ struct YoloConfig {
   bool deep_everywhere = false;  ///< sizes m, l and x
 };
 
+/// The rotation of a kind of layer, before the length of a step is known.
+struct RopeConfig {
+  RopeRule rule;
+  std::string scaling = "default";  ///< Hugging Face's rope_type
+  /// Dynamic NTK: beyond `trained` positions the base grows by (factor * length / trained - (factor - 1))^(d / (d -
+  /// 2)).
+  double dynamic_factor = 0;
+  std::int64_t trained = 0;
+};
+
+/// Something in a config that the step leaves out, and the length of a sequence from which that shows.
+struct ModelNote {
+  std::string text;
+  std::int64_t beyond_positions = 0;
+};
+
 /// The architecture of a model: everything that decides its tensors. Sizes in elements.
 struct ModelConfig {
   std::string name;    ///< "llama3.1-8b"
@@ -76,8 +93,11 @@ struct ModelConfig {
   ActivationKind activation = ActivationKind::gelu_tanh;
   bool gated_mlp = false;
   PositionKind position = PositionKind::learned;
-  float rope_theta = 10000.0f;
-  double rotary_fraction = 1;  ///< share of each head that rotates (GPT-NeoX 0.25)
+  RopeConfig rope;
+  std::optional<RopeConfig> local_rope;        ///< of layers with a window, when they have their own (Gemma 3)
+  std::int64_t unrotated_step = 0;             ///< every how many layers does not rotate (Llama 4: 4); 0: none
+  std::vector<std::int64_t> unrotated_layers;  ///< and those, when they follow no step
+  double rotary_fraction = 1;                  ///< share of each head that rotates (GPT-NeoX 0.25)
   bool qkv_bias = false, attention_out_bias = false, mlp_bias = false;
   bool tied_embeddings = false;
   bool parallel_block = false;        ///< x + attention(norm(x)) + mlp(norm(x)) (GPT-NeoX, Falcon, ViT-22B)
@@ -86,8 +106,9 @@ struct ModelConfig {
   float attention_softcap = 0, logit_softcap = 0;
   std::int64_t sliding_window = 0;       ///< 0: full attention
   std::int64_t full_attention_step = 0;  ///< every how many layers has no window (Gemma 2: 2, Gemma 3: 6); 0: none
-  double embedding_scale = 1;            ///< factor on the embedding output (Gemma: sqrt(hidden))
-  double attention_scale = 0;            ///< factor on the scores, 0: 1/sqrt(head_dim) (Gemma 2 names its own)
+  std::vector<std::int64_t> full_attention_layers;  ///< and those, when they follow no step
+  double embedding_scale = 1;                       ///< factor on the embedding output (Gemma: sqrt(hidden))
+  double attention_scale = 0;     ///< factor on the scores, 0: 1/sqrt(head_dim) (Gemma 2 names its own)
   std::int64_t vision_heads = 0;  ///< heads of a vision tower that is cut with the model (case C05), 0 when not given
   std::int64_t mtp_layers = 0;    ///< multi-token-prediction layers, blocks `layers` and on; counted apart
   std::optional<MoeConfig> moe;
@@ -95,10 +116,17 @@ struct ModelConfig {
   std::optional<VisionConfig> vision;
   std::optional<YoloConfig> yolo;
 
+  std::vector<ModelNote> notes;  ///< what of the config the step leaves out
+
   /// Width of all query heads together: heads * head_dim, which need not be `hidden`.
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   bool is_moe_layer(std::int64_t layer) const;
+  bool has_window(std::int64_t layer) const;
+  /// How a layer turns `rotary_dim` elements of each head in a sequence of `length`; nothing when it does not.
+  std::optional<RopeRule> rope_rule(std::int64_t layer, std::int64_t length, std::int64_t rotary_dim) const;
+  /// "rotary base 1e+06, linear 8 (layers with a window of 1024: base 10000)"; empty without rotation.
+  std::string rope_text() const;
   /// Values that the loss chooses among: vocabulary, classes, or the features of a tower without a classifier.
   std::int64_t outputs() const;
   /// Whether a head with a row for each output ends the model; a tower without one is trained on its features as

@@ -33,6 +33,9 @@ ModelConfig read_gpt2(JsonFields const& fields, bool bigcode) {
   model.max_positions = fields.size(fields.any_of({"n_positions", "n_ctx"}), max_tokens >> 12);
   model.norm_eps = static_cast<float>(fields.number_or("layer_norm_epsilon", 1e-5, 1e-30, 1));
   model.activation = read_activation(fields, "activation_function", bigcode ? "gelu_pytorch_tanh" : "gelu_new");
+  if (!fields.flag_or("scale_attn_weights", true)) model.attention_scale = 1;
+  if (fields.flag_or("scale_attn_by_inverse_layer_idx", false))
+    fields.fail("scale_attn_by_inverse_layer_idx", "true given, scores scaled by layer are not read (allowed: false)");
   model.tied_embeddings = fields.flag_or("tie_word_embeddings", true);
   return model;
 }
@@ -47,9 +50,8 @@ ModelConfig read_gpt_neox(JsonFields const& fields) {
   model.max_positions = fields.count_or("max_position_embeddings", 0, max_tokens);
   model.norm_eps = static_cast<float>(fields.number_or("layer_norm_eps", 1e-5, 1e-30, 1));
   model.activation = read_activation(fields, "hidden_act", "gelu");
-  model.position = PositionKind::rope;
-  model.rotary_fraction = fields.number_or("rotary_pct", 0.25, 0, 1);
-  model.rope_theta = static_cast<float>(fields.number_or("rotary_emb_base", 10000, 1, 1e12));
+  model.rotary_fraction = read_rotary_share(fields, "rotary_pct", 0.25, 0);
+  read_rope(fields, fields.any_of({"rotary_emb_base", "rope_theta"}), 10000, model);
   model.qkv_bias = model.attention_out_bias = fields.flag_or("attention_bias", true);
   model.parallel_block = fields.flag_or("use_parallel_residual", true);
   model.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
@@ -75,8 +77,7 @@ ModelConfig read_falcon(JsonFields const& fields) {
   model.max_positions = fields.count_or("max_position_embeddings", 2048, max_tokens);
   model.norm_eps = static_cast<float>(fields.number_or("layer_norm_epsilon", 1e-5, 1e-30, 1));
   model.activation = read_activation(fields, "activation", "gelu");
-  model.position = PositionKind::rope;
-  model.rope_theta = static_cast<float>(fields.number_or("rope_theta", 10000, 1, 1e12));
+  read_rope(fields, "rope_theta", 10000, model);
   model.qkv_bias = model.attention_out_bias = model.mlp_bias = fields.flag_or("bias", false);
   model.parallel_block = grouped || fields.flag_or("parallel_attn", true);
   std::int64_t const norms = fields.size_or("num_ln_in_parallel_attn", grouped ? 2 : 1, 2);

@@ -10,38 +10,45 @@
 namespace shardbench {
 namespace {
 
+/// How a family's code comes by its sliding window: not at all, as given, 4096 unless given, the same if
+/// use_sliding_window.
+enum class WindowUse : std::uint8_t { none, given, usual_4096, when_asked };
+
 /// What a family fixes in its model code or as the default of its Hugging Face configuration class.
 struct Family {
   std::string_view type;
   bool tied;              ///< default of tie_word_embeddings
-  bool qkv_bias;          ///< attention_bias is read only where the code does
+  bool qkv_bias;          ///< biases of queries, keys and values whatever attention_bias says
   bool kv_default;        ///< num_key_value_heads may be left out (then: heads)
   bool head_dim_default;  ///< head_dim may be left out (then: hidden / heads)
   bool qk_norm;
+  float eps;     ///< default of rms_norm_eps
+  double theta;  ///< default of rope_theta
+  WindowUse window;
 };
 
 constexpr std::array families{
-    Family{"llama", false, false, true, true, false},
-    Family{"mistral", false, false, false, true, false},
-    Family{"ministral3", false, false, false, true, false},
-    Family{"mixtral", false, false, false, true, false},
-    Family{"phi3", false, false, true, true, false},
-    Family{"qwen2", false, true, false, true, false},
-    Family{"qwen2_moe", false, true, false, true, false},
-    Family{"qwen2_vl", false, true, false, true, false},
-    Family{"qwen2_vl_text", false, true, false, true, false},
-    Family{"qwen2_5_vl", false, true, false, true, false},
-    Family{"qwen2_5_vl_text", false, true, false, true, false},
-    Family{"qwen3", false, false, false, false, true},
-    Family{"qwen3_moe", false, false, false, true, true},
-    Family{"qwen3_vl_text", false, false, false, false, true},
-    Family{"gemma", true, false, false, false, false},
-    Family{"gemma2", true, false, false, false, false},
-    Family{"gemma3_text", true, false, false, false, true},
-    Family{"llama4", false, false, false, false, false},
-    Family{"llama4_text", false, false, false, false, false},
-    Family{"deepseek_v2", false, false, true, true, false},
-    Family{"deepseek_v3", false, false, true, true, false},
+    Family{"llama", false, false, true, true, false, 1e-6f, 1e4, WindowUse::none},
+    Family{"mistral", false, false, false, true, false, 1e-6f, 1e4, WindowUse::usual_4096},
+    Family{"ministral3", false, false, false, true, false, 1e-5f, 1e6, WindowUse::given},
+    Family{"mixtral", false, false, false, true, false, 1e-5f, 1e6, WindowUse::given},
+    Family{"phi3", false, false, true, true, false, 1e-5f, 1e4, WindowUse::given},
+    Family{"qwen2", false, true, false, true, false, 1e-6f, 1e4, WindowUse::when_asked},
+    Family{"qwen2_moe", false, true, false, true, false, 1e-6f, 1e4, WindowUse::when_asked},
+    Family{"qwen2_vl", false, true, false, true, false, 1e-5f, 1e6, WindowUse::when_asked},
+    Family{"qwen2_vl_text", false, true, false, true, false, 1e-5f, 1e6, WindowUse::when_asked},
+    Family{"qwen2_5_vl", false, true, false, true, false, 1e-5f, 1e6, WindowUse::when_asked},
+    Family{"qwen2_5_vl_text", false, true, false, true, false, 1e-5f, 1e6, WindowUse::when_asked},
+    Family{"qwen3", false, false, false, false, true, 1e-6f, 1e4, WindowUse::when_asked},
+    Family{"qwen3_moe", false, false, false, true, true, 1e-6f, 1e4, WindowUse::when_asked},
+    Family{"qwen3_vl_text", false, false, false, false, true, 1e-6f, 5e6, WindowUse::none},
+    Family{"gemma", true, false, false, false, false, 1e-6f, 1e4, WindowUse::none},
+    Family{"gemma2", true, false, false, false, false, 1e-6f, 1e4, WindowUse::usual_4096},
+    Family{"gemma3_text", true, false, true, true, true, 1e-6f, 1e6, WindowUse::usual_4096},
+    Family{"llama4", false, false, false, false, false, 1e-5f, 5e5, WindowUse::none},
+    Family{"llama4_text", false, false, false, false, false, 1e-5f, 5e5, WindowUse::none},
+    Family{"deepseek_v2", false, false, true, true, false, 1e-6f, 1e4, WindowUse::none},
+    Family{"deepseek_v3", false, false, true, true, false, 1e-6f, 1e4, WindowUse::none},
 };
 
 Family const* find_family(std::string_view type) {
@@ -51,6 +58,11 @@ Family const* find_family(std::string_view type) {
 
 bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
 
+/// A soft cap with the class's default; null is none.
+float soft_cap(JsonFields const& fields, std::string_view key, double usual) {
+  return static_cast<float>(fields.number_or(key, fields.is_null(key) ? 0 : usual, 0, 1e9));
+}
+
 void read_gemma(JsonFields const& fields, std::string_view type, ModelConfig& model) {
   model.norm_weight_offset = 1;
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
@@ -58,13 +70,23 @@ void read_gemma(JsonFields const& fields, std::string_view type, ModelConfig& mo
   model.post_norms = true;
   double const scalar = fields.number_or("query_pre_attn_scalar", 256, 1e-6, 1e9);
   if (scalar != static_cast<double>(model.head_dim)) model.attention_scale = 1 / std::sqrt(scalar);
-  if (type == "gemma2") {  // defaults of Gemma2Config
-    model.attention_softcap = static_cast<float>(fields.number_or("attn_logit_softcapping", 50, 1e-6, 1e9));
-    model.logit_softcap = static_cast<float>(fields.number_or("final_logit_softcapping", 30, 1e-6, 1e9));
-    model.full_attention_step = 2;
-  } else {
-    model.full_attention_step = fields.size_or("sliding_window_pattern", 6, max_layers);
-  }
+  bool const second = type == "gemma2";  // defaults of Gemma2Config and Gemma3TextConfig
+  model.attention_softcap = soft_cap(fields, "attn_logit_softcapping", second ? 50 : 0);
+  model.logit_softcap = soft_cap(fields, "final_logit_softcapping", second ? 30 : 0);
+  if (fields.flag_or("use_bidirectional_attention", false))
+    fields.fail("use_bidirectional_attention", "true given, both ways of a window are not read (allowed: false)");
+  std::string_view const step = fields.any_of({"sliding_window_pattern", "_sliding_window_pattern"});
+  model.full_attention_step = second ? 2 : fields.size_or(step, 6, max_layers);
+}
+
+/// Gemma3TextConfig's own sizes, which the files of its smaller models leave out.
+void read_gemma3_heads(JsonFields const& fields, ModelConfig& model) {
+  model.heads = fields.size_or("num_attention_heads", 8, max_heads);
+  model.kv_heads = fields.size_or("num_key_value_heads", 4, max_heads);
+  model.head_dim = fields.size_or("head_dim", 256, max_heads);
+  if (model.heads % model.kv_heads != 0)
+    fields.fail("num_key_value_heads",
+                fmt::format("{} does not divide num_attention_heads {}", model.kv_heads, model.heads));
 }
 
 void read_mla(JsonFields const& fields, ModelConfig& model) {
@@ -79,11 +101,80 @@ void read_mla(JsonFields const& fields, ModelConfig& model) {
   model.mtp_layers = fields.count_or("num_nextn_predict_layers", 0, max_layers);
 }
 
+/// Layers of which `special` holds: as every step-th where they are just those, else as a list.
+template <class Special>
+void set_layers(std::int64_t layers, Special special, std::int64_t& step, std::vector<std::int64_t>& listed) {
+  step = 0;
+  listed.clear();
+  for (std::int64_t l = 0; l < layers; ++l)
+    if (special(l)) listed.push_back(l);
+  if (listed.empty()) return;
+  std::int64_t const first = listed.front() + 1;
+  for (std::int64_t l = 0; l < layers; ++l)
+    if (special(l) != ((l + 1) % first == 0)) return;
+  step = first;
+  listed.clear();
+}
+
+/// layer_types, which names the kind of each layer's attention.
+void read_layer_types(JsonFields const& fields, ModelConfig& model) {
+  std::vector<std::string> const types = fields.texts("layer_types");
+  if (types.empty()) return;
+  if (static_cast<std::int64_t>(types.size()) != model.layers)
+    fields.fail("layer_types", fmt::format("{} given for {} layers", types.size(), model.layers));
+  for (std::string const& type : types)
+    if (type != "full_attention" && type != "sliding_attention" && type != "chunked_attention")
+      fields.fail("layer_types", fmt::format("{} is not one of full_attention, sliding_attention, chunked_attention",
+                                             in_quotes(type)));
+  set_layers(
+      model.layers, [&](std::int64_t l) { return types[static_cast<std::size_t>(l)] != "sliding_attention"; },
+      model.full_attention_step, model.full_attention_layers);
+}
+
 /// The window is used only where the family's code looks at it.
-void read_sliding_window(JsonFields const& fields, std::string_view type, ModelConfig& model) {
-  bool const qwen = starts_with(type, "qwen");
-  if (qwen && !fields.flag_or("use_sliding_window", false)) return;
-  model.sliding_window = fields.count_or("sliding_window", 0, max_tokens);
+void read_sliding_window(JsonFields const& fields, WindowUse use, ModelConfig& model) {
+  if (use == WindowUse::none) return;
+  std::int64_t const usual = use == WindowUse::given || fields.is_null("sliding_window") ? 0 : 4096;
+  std::int64_t const window = fields.count_or("sliding_window", usual, max_tokens);
+  if (use == WindowUse::when_asked) {  // Qwen: the first max_window_layers have none
+    std::int64_t const first = fields.count_or("max_window_layers", 28, max_layers);
+    if (!fields.flag_or("use_sliding_window", false)) return;
+    set_layers(
+        model.layers, [&](std::int64_t l) { return l < first; }, model.full_attention_step,
+        model.full_attention_layers);
+  }
+  model.sliding_window = window;
+  read_layer_types(fields, model);
+}
+
+/// Llama 4: every fourth layer does not rotate; the others attend within chunks, which is full attention up to the
+/// length of one.
+void read_llama4(JsonFields const& fields, ModelConfig& model) {
+  std::vector<std::int64_t> const rotates = fields.counts("no_rope_layers", 1);  // 1: the layer rotates
+  std::int64_t const interval = fields.size_or("no_rope_layer_interval", 4, max_layers);
+  if (!rotates.empty() && static_cast<std::int64_t>(rotates.size()) < model.layers)
+    fields.fail("no_rope_layers", fmt::format("{} given for {} layers", rotates.size(), model.layers));
+  set_layers(
+      model.layers,
+      [&](std::int64_t l) {
+        return rotates.empty() ? (l + 1) % interval == 0 : rotates[static_cast<std::size_t>(l)] == 0;
+      },
+      model.unrotated_step, model.unrotated_layers);
+  fields.texts("layer_types");
+  std::int64_t const chunk =
+      fields.count_or("attention_chunk_size", fields.is_null("attention_chunk_size") ? 0 : 8192, max_tokens);
+  if (chunk > 0)
+    model.notes.push_back(
+        {fmt::format("attention_chunk_size: {} is left out, layers that attend within chunks attend to "
+                     "the whole sequence here, which is more work",
+                     chunk),
+         chunk});
+  if (fields.flag_or("use_qk_norm", true)) model.notes.push_back({"use_qk_norm: queries and keys are not normed here"});
+  std::int64_t const floor = fields.size_or("floor_scale", 8192, max_tokens);
+  fields.number_or("attn_scale", 0.1, 0, 1e6);
+  if (!fields.has("attn_temperature_tuning") || fields.truthy("attn_temperature_tuning"))
+    model.notes.push_back(
+        {"attn_temperature_tuning: queries of layers without rotation are not scaled here", floor - 1});
 }
 
 void read_expert_layers(JsonFields const& fields, std::string_view type, ModelConfig const& model, MoeConfig& moe) {
@@ -98,6 +189,21 @@ void read_expert_layers(JsonFields const& fields, std::string_view type, ModelCo
   moe.first_dense_layers = moe.layer_step - 1;
   for (std::int64_t const layer : fields.counts("mlp_only_layers", max_layers))
     if (layer < model.layers) moe.dense_layers.push_back(layer);
+  if (!llama4 || !fields.has("moe_layers")) return;
+  std::vector<std::int64_t> const listed = fields.counts("moe_layers", max_layers);
+  moe.layer_step = 1, moe.first_dense_layers = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    if (std::find(listed.begin(), listed.end(), layer) == listed.end()) moe.dense_layers.push_back(layer);
+}
+
+/// DeepSeek's names of what its model_type fixes here.
+void check_router(JsonFields const& fields, MoeConfig const& moe) {
+  std::string const scores = moe.sigmoid_router ? "sigmoid" : "softmax";
+  std::string const said = fields.text_or("scoring_func", scores);
+  if (said != scores) fields.fail("scoring_func", fmt::format("{} given, {} is what runs", in_quotes(said), scores));
+  std::string const usual = moe.router_bias ? "noaux_tc" : moe.groups > 1 ? "group_limited_greedy" : "greedy";
+  std::string const method = fields.text_or("topk_method", usual);
+  if (method != usual) fields.fail("topk_method", fmt::format("{} given, {} is what runs", in_quotes(method), usual));
 }
 
 }  // namespace
@@ -164,6 +270,7 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
   moe.normalize_top_k = fields.flag_or("norm_topk_prob", type == "mixtral" || type == "deepseek_v3");
   moe.groups = fields.size_or("n_group", 1, max_heads);
   moe.top_groups = fields.size_or("topk_group", moe.groups, max_heads);
+  check_router(fields, moe);
   moe.routed_scale = fields.number_or("routed_scaling_factor", 1, 1e-6, 1e6);
   if (moe.experts % moe.groups != 0 || moe.top_groups > moe.groups ||
       moe.top_k > moe.experts / moe.groups * moe.top_groups)
@@ -180,29 +287,35 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, Jso
   model.layers = fields.size("num_hidden_layers", max_layers);
   model.hidden = fields.size("hidden_size");
   model.ffn_hidden = fields.size("intermediate_size");
-  model.vocab = fields.size("vocab_size", max_vocab);
-  model.max_positions = fields.count_or("max_position_embeddings", 0, max_tokens);
-  bool const mla = starts_with(type, "deepseek");
-  read_heads(fields, family.kv_default, family.head_dim_default || mla, model);
+  bool const mla = starts_with(type, "deepseek"), gemma3 = type == "gemma3_text";
+  model.vocab = gemma3 ? fields.size_or("vocab_size", 262208, max_vocab) : fields.size("vocab_size", max_vocab);
+  model.max_positions = fields.count_or("max_position_embeddings", gemma3 ? 131072 : 0, max_tokens);
+  if (gemma3)
+    read_gemma3_heads(fields, model);
+  else
+    read_heads(fields, family.kv_default, family.head_dim_default || mla, model);
   model.norm = NormKind::rms_norm;
   model.norm_bias = false;
-  model.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", type == "llama" || mla ? 1e-6 : 1e-5, 1e-30, 1));
+  model.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", static_cast<double>(family.eps), 1e-30, 1));
   model.gated_mlp = true;
   bool const gemma = starts_with(type, "gemma");
   std::string_view const act = gemma ? fields.any_of({"hidden_activation", "hidden_act"}) : "hidden_act";
   model.activation = read_activation(fields, act, gemma ? "gelu_pytorch_tanh" : "silu");
-  model.position = PositionKind::rope;
-  model.rope_theta = static_cast<float>(fields.number_or("rope_theta", 10000, 1, 1e12));
-  model.rotary_fraction = fields.number_or("partial_rotary_factor", 1, 0.01, 1);
+  model.rotary_fraction = read_rotary_share(fields, "partial_rotary_factor", 1, 0.01);
   bool const bias = fields.flag_or("attention_bias", false);
   model.qkv_bias = family.qkv_bias || bias;
   model.attention_out_bias = bias;
   model.mlp_bias = fields.flag_or("mlp_bias", false);
   model.tied_embeddings = fields.flag_or("tie_word_embeddings", outer.flag_or("tie_word_embeddings", family.tied));
   model.qk_norm = family.qk_norm;
-  read_sliding_window(fields, type, model);
   if (gemma) read_gemma(fields, type, model);
   if (mla) read_mla(fields, model);
+  read_sliding_window(fields, family.window, model);
+  if (starts_with(type, "llama4")) read_llama4(fields, model);
+  read_rope(fields, "rope_theta", family.theta, model);
+  if (gemma3) read_local_rope(fields, 10000, model);
+  if (type == "ministral3" && !fields.has("rope_parameters"))
+    model.notes.push_back({"rope_parameters: missing, the yarn scaling by 16 of Ministral3Config is left out"});
   read_moe(fields, type, model);
   return model;
 }

@@ -26,6 +26,17 @@ ModelConfig read_vit(JsonFields const& fields);
 ModelConfig read_open_clip(JsonFields const& fields);
 ModelConfig read_yolo(JsonFields const& fields);
 
+/// The rotation: its base under `theta_key`, and rope_scaling or rope_parameters; the head's sizes come before.
+void read_rope(JsonFields const& fields, std::string_view theta_key, double default_theta, ModelConfig& model);
+/// The share of each head that rotates, under `key` or within rope_parameters.
+double read_rotary_share(JsonFields const& fields, std::string_view key, double usual, double least);
+/// The base of layers with a window, when they have their own (Gemma 3).
+void read_local_rope(JsonFields const& fields, double default_theta, ModelConfig& model);
+/// Notes the keys that ask for something and that nobody read.
+void note_unread(JsonFields const& fields, ModelConfig& model);
+/// Notes the towers beside the language part.
+void note_towers(JsonFields const& outer, ModelConfig& model);
+
 /// The MoE part of a Llama-like config; sets moe when the config names experts.
 void read_moe(JsonFields const& fields, std::string_view model_type, ModelConfig& model);
 /// heads, kv_heads and head_dim; `kv_default` and `head_dim_default` say whether the family lets them be left out.

@@ -101,7 +101,7 @@ void rope(Launch const& l) {
   a.x = l.data.at(l.out(0));
   a.seq = s.seq, a.batch = s.batch, a.heads = s.heads, a.head_dim = s.head_dim, a.rotary_dim = s.rotary_dim;
   a.row_stride = l.data.stride(l.out(0));
-  a.theta = s.theta, a.positions = l.data.as<std::int32_t>(l.in(1)), a.inverse = s.inverse, a.dtype = l.precision();
+  a.rule = s.rule, a.positions = l.data.as<std::int32_t>(l.in(1)), a.inverse = s.inverse, a.dtype = l.precision();
   l.kernels.rope(l.stream, a);
 }
 

@@ -32,7 +32,10 @@ struct ScreenedCut {
 
 /// Layers after which a model repeats itself, apart from dense layers before the first with experts; 0: it never does.
 std::int64_t period_of(ModelConfig const& m) {
-  std::int64_t const window = m.sliding_window > 0 && m.full_attention_step > 0 ? m.full_attention_step : 1;
+  bool const windows = m.sliding_window > 0;
+  if (!m.unrotated_layers.empty() || (windows && !m.full_attention_layers.empty())) return 0;
+  std::int64_t const window = std::lcm(windows ? std::max<std::int64_t>(m.full_attention_step, 1) : 1,
+                                       std::max<std::int64_t>(m.unrotated_step, 1));
   if (!m.moe) return window;
   if (!m.moe->dense_layers.empty() || (m.moe->first_dense_layers > 0 && (m.moe->layer_step > 1 || window > 1)))
     return 0;

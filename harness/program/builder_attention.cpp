@@ -34,9 +34,8 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   s.scale = model_.attention_scale > 0 ? static_cast<float>(model_.attention_scale)
                                        : 1.0f / std::sqrt(static_cast<float>(model_.head_dim));
   s.softcap = model_.attention_softcap;
-  std::int64_t const step = model_.full_attention_step;
-  bool const windowed = model_.sliding_window > 0 && (step == 0 || (layer + 1) % step != 0);
-  s.window = windowed && model_.sliding_window < program_.context + program_.seq ? model_.sliding_window : 0;
+  s.window =
+      model_.has_window(layer) && model_.sliding_window < program_.context + program_.seq ? model_.sliding_window : 0;
   s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
   s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * program_.degree[cp_axis]);
   double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);
@@ -57,10 +56,11 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
 }
 
 void GraphBuilder::rotate(TensorRef heads, std::int64_t stride, bool inverse) {
-  if (model_.position != PositionKind::rope) return;
   AttentionOpShape const a = attention_shape(layer_);
   auto const rotary = static_cast<std::int64_t>(model_.rotary_fraction * static_cast<double>(model_.head_dim));
-  RopeShape const shape{a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, model_.rope_theta, inverse};
+  std::optional<RopeRule> const rule = model_.rope_rule(layer_, program_.context + program_.seq, rotary);
+  if (!rule) return;
+  RopeShape const shape{a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, *rule, inverse};
   heads.stride = stride;
   emit(make_op(OpKind::rope, shape, "attention.rope", {heads, {program_.positions, 0, 0}}, {heads}));
 }

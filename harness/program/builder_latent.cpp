@@ -1,8 +1,6 @@
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries, keys and values come from low-rank latents.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "harness/program/graph_builder.hpp"
 #include "kernels/core/error.hpp"
 
@@ -67,7 +65,8 @@ Value GraphBuilder::latent_rows(Value down) {
   };
   // A rank that holds a slice of the sequence rotates by its slice of the positions.
   std::int64_t const first = is_shard(layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * positions : 0;
-  RopeShape shape{positions, program_.micro_batch, 1, rotary, rotary, model_.rope_theta, false};
+  RopeRule const rule = model_.rope_rule(layer_, program_.context + program_.seq, rotary).value();
+  RopeShape shape{positions, program_.micro_batch, 1, rotary, rotary, rule, false};
   auto const rotate_part = [=, this](TensorRef whole, bool inverse) {
     RopeShape turned = shape;
     turned.inverse = inverse;
@@ -124,7 +123,8 @@ Value GraphBuilder::attend_latent(Value q, Value latent, std::int64_t layer) {
   TensorRef const keys = fresh("attention.keys", q_width), dkeys = fresh("attention.dkeys", q_width),
                   dkv = fresh("attention.dkv", kv_width), dq = fresh("attention.dq", q_width);
   LatentKeysShape const join{rows, shape.heads, plain, rotary};
-  RopeShape turn{shape.seq_q, shape.batch, shape.heads, shape.head_dim, rotary, model_.rope_theta, false};
+  RopeRule const rule = model_.rope_rule(layer_, program_.context + program_.seq, rotary).value();
+  RopeShape turn{shape.seq_q, shape.batch, shape.heads, shape.head_dim, rotary, rule, false};
   auto const rotate_queries = [=, this](TensorRef heads, bool inverse) {
     RopeShape turned = turn;
     turned.inverse = inverse;
@@ -157,7 +157,6 @@ AttentionOpShape GraphBuilder::latent_shape(std::int64_t layer) const {
   s.heads = s.kv_heads = cut ? model_.heads / program_.degree[tp_axis] : model_.heads;
   s.head_dim = a.qk_nope_head_dim + a.qk_rope_head_dim;
   s.value_dim = a.v_head_dim;
-  s.scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
   return s;
 }
 

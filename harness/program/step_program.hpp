@@ -10,6 +10,7 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/conv/conv.hpp"
 #include "kernels/core/dtype.hpp"
+#include "kernels/rope/rope.hpp"
 #include "kernels/router/router.hpp"
 
 namespace shardbench {
@@ -138,7 +139,7 @@ struct NormShape {
 };
 struct RopeShape {
   std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0;
-  float theta = 0;
+  RopeRule rule;
   bool inverse = false;
 };
 struct ActivationShape {

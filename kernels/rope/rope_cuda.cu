@@ -10,7 +10,7 @@ template <class T>
 struct Rope {
   T* x;
   std::int64_t batch, heads, head_dim, rotary_dim, row_stride;
-  double theta;
+  RopeRule rule;
   std::int32_t const* positions;
   bool inverse;
 
@@ -19,7 +19,7 @@ struct Rope {
     static_assert(width == 1);
     std::int64_t const half = rotary_dim / 2, row = i / half, d = i % half, s = row / batch;
     double const position = static_cast<double>(positions ? positions[s] : s);
-    SineCosine angle = fast_sincos(position * rope_frequency(theta, d, rotary_dim));
+    SineCosine angle = scaled(fast_sincos(position * rope_frequency(rule, d, rotary_dim)), rule.amplitude);
     if (inverse) angle.sine = -angle.sine;
     T* element = x + row * row_stride + d;
     for (std::int64_t h = 0; h < heads; ++h, element += head_dim) {
@@ -40,8 +40,8 @@ void rope(Stream& stream, RopeArgs const& args) {
                   reads(args.positions, static_cast<std::size_t>(args.seq) * sizeof(std::int32_t))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
-    Rope<T> const body{static_cast<T*>(args.x), args.batch,         args.heads,     args.head_dim, args.rotary_dim,
-                       args.row_stride,         double{args.theta}, args.positions, args.inverse};
+    Rope<T> const body{static_cast<T*>(args.x), args.batch, args.heads,     args.head_dim, args.rotary_dim,
+                       args.row_stride,         args.rule,  args.positions, args.inverse};
     for_each<1>(body, rows * (args.rotary_dim / 2), false, cuda_stream(stream));
   });
 }

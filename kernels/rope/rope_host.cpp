@@ -28,14 +28,14 @@ void rotate_rows(RopeArgs const& args) {
   frequency.resize(static_cast<std::size_t>(half));
   double* const radians = frequency.data();
   for (std::int64_t d = 0; d < half; ++d) {
-    radians[d] = rope_frequency(static_cast<double>(args.theta), d, args.rotary_dim);
+    radians[d] = rope_frequency(args.rule, d, args.rotary_dim);
   }
   for (std::int64_t s = 0; s < args.seq; ++s) {
     auto const position = static_cast<double>(args.positions != nullptr ? args.positions[s] : s);
     double const signed_position = args.inverse ? -position : position;
 #pragma omp simd
     for (std::int64_t d = 0; d < half; ++d) {
-      SineCosine const angle = fast_sincos(signed_position * radians[d]);
+      SineCosine const angle = scaled(fast_sincos(signed_position * radians[d]), args.rule.amplitude);
       sine[d] = angle.sine;
       cosine[d] = angle.cosine;
     }

@@ -6,35 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/core/error.hpp"
-#include "tests/harness/config/refusal.hpp"
+#include "tests/harness/config/model_files.hpp"
 
 namespace shardbench {
 namespace {
 
 using test::contains;
 
-std::string const data = SHARDBENCH_SOURCE_DIR "/tests/data/model_configs/";
-
-std::int64_t total(std::string const& model) { return count_parameters(load_model(model)).total; }
-ModelConfig file(std::string const& name) { return read_model_config(data + name); }
-
-/// The message of the InputError, empty when none is thrown.
-std::string refusal(std::string const& json) {
-  try {
-    parse_model_config(json, "config.json");
-  } catch (InputError const& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string llama(std::string const& more = "", std::string const& without = "") {
-  nlohmann::json config = {{"model_type", "llama"},  {"hidden_size", 64}, {"intermediate_size", 128},
-                           {"num_hidden_layers", 2}, {"vocab_size", 100}, {"num_attention_heads", 4}};
-  if (!more.empty()) config.update(nlohmann::json::parse(more));
-  config.erase(without);
-  return config.dump();
-}
+using test::data, test::file, test::llama, test::refused, test::total;
 
 TEST(ModelConfig, EveryExpectedCountIsExact) {
   nlohmann::json const expected = nlohmann::json::parse(std::ifstream(data + "expected_params.json"));
@@ -79,8 +58,8 @@ TEST(ModelConfig, PresetsHaveTheFactsOfTheFiles) {
     ModelConfig const a = load_model(preset), b = file(std::string(name) + ".json");
     EXPECT_EQ(count_parameters(a).total, count_parameters(b).total) << preset;
     EXPECT_EQ(
-        std::tuple(a.layers, a.hidden, a.heads, a.kv_heads, a.head_dim, a.max_positions, a.rope_theta, a.norm_eps),
-        std::tuple(b.layers, b.hidden, b.heads, b.kv_heads, b.head_dim, b.max_positions, b.rope_theta, b.norm_eps))
+        std::tuple(a.layers, a.hidden, a.heads, a.kv_heads, a.head_dim, a.max_positions, a.rope.rule.theta, a.norm_eps),
+        std::tuple(b.layers, b.hidden, b.heads, b.kv_heads, b.head_dim, b.max_positions, b.rope.rule.theta, b.norm_eps))
         << preset;
     EXPECT_EQ(a.name, preset);
   }
@@ -123,7 +102,7 @@ TEST(ModelConfig, FalconSharesOneNormOrHasTwo) {
   EXPECT_TRUE(small.parallel_block && small.parallel_shared_norm && large.parallel_block);
   EXPECT_FALSE(large.parallel_shared_norm);
   EXPECT_EQ(std::tuple(small.kv_heads, large.kv_heads, small.head_dim), std::tuple(1, 8, 64));
-  EXPECT_TRUE(contains(refusal(R"({"model_type": "falcon", "alibi": true})"), "alibi"));
+  EXPECT_TRUE(contains(refused(R"({"model_type": "falcon", "alibi": true})"), "alibi"));
 }
 
 TEST(ModelConfig, VisionTransformers) {
@@ -141,7 +120,7 @@ TEST(Cases, C01_ExplicitHeadDim) {
   EXPECT_EQ(file("qwen3-4b.json").query_width(), 4096);
   EXPECT_EQ(total(data + "qwen3-32b.json"), 32'762'123'264);
   EXPECT_EQ(total(data + "qwen3-4b.json"), 4'022'468'096);
-  EXPECT_TRUE(contains(refusal(R"({"model_type": "qwen3", "hidden_size": 2560, "num_hidden_layers": 1, "vocab_size": 9,
+  EXPECT_TRUE(contains(refused(R"({"model_type": "qwen3", "hidden_size": 2560, "num_hidden_layers": 1, "vocab_size": 9,
     "intermediate_size": 1, "num_attention_heads": 32, "num_key_value_heads": 8})"),
                        "head_dim: missing"));
 }
@@ -157,7 +136,7 @@ TEST(Cases, C04_NestedLanguagePart) {
   ModelConfig const qwen = file("qwen2.5-vl-3b-mixed-nesting.json");
   EXPECT_EQ(std::tuple(qwen.hidden, qwen.layers, qwen.heads, qwen.vision_heads), std::tuple(2048, 36, 16, 16));
   std::string const empty =
-      refusal(R"({"model_type": "ministral3", "text_config": {}, "vision_config": {"hidden_size": 9}})");
+      refused(R"({"model_type": "ministral3", "text_config": {}, "vision_config": {"hidden_size": 9}})");
   EXPECT_TRUE(contains(empty, "config.json: text_config.num_hidden_layers: missing")) << empty;
 }
 
@@ -166,7 +145,7 @@ TEST(Cases, C07_ExpertCountNames) {
   EXPECT_EQ(file("qwen3-30b-a3b.json").moe->experts, 128);
   EXPECT_EQ(file("deepseek-v3.json").moe->experts, 256);
   EXPECT_EQ(file("qwen1.5-moe-a2.7b.json").moe->experts, 60);
-  EXPECT_TRUE(contains(refusal(R"({"model_type": "mixtral", "hidden_size": 8, "num_hidden_layers": 1, "vocab_size": 9,
+  EXPECT_TRUE(contains(refused(R"({"model_type": "mixtral", "hidden_size": 8, "num_hidden_layers": 1, "vocab_size": 9,
     "intermediate_size": 1, "num_attention_heads": 2, "num_key_value_heads": 2})"),
                        "num_local_experts: missing"));
   // 3.3 of 30.5 billion are active in Qwen3-30B-A3B, 37 of 671 in DeepSeek-V3, as their names and cards say.
@@ -247,7 +226,7 @@ TEST(ModelConfig, DocumentedDefaultsOnly) {
   EXPECT_EQ(load_model("mistral-7b").sliding_window, 4096);
   for (char const* key :
        {"hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size", "num_attention_heads", "model_type"}) {
-    std::string const message = refusal(llama("", key));
+    std::string const message = refused(llama("", key));
     EXPECT_TRUE(contains(message, std::string("config.json: ") + key + ": missing")) << message;
   }
 }
@@ -281,7 +260,7 @@ TEST(ModelConfig, RefusesWithFileAndKey) {
       {R"({"vision_cfg": {"layers": [1, 2], "width": 64}})", "layers: a list of stages"},
       {"{\"model_type\": \"a\\nb\"}", "'a\\x0ab'"}};
   for (auto const& [json, part] : cases) {
-    std::string const message = refusal(json);
+    std::string const message = refused(json);
     EXPECT_TRUE(contains(message, part)) << json.substr(0, 200) << " -> " << message;
     EXPECT_EQ(message.find("config.json"), 0u) << message;
     EXPECT_EQ(message.find('\n'), message.npos) << message;

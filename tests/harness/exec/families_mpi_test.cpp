@@ -61,8 +61,8 @@ TEST(FamiliesTogether, LatentAttentionAndExperts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Families,
-                         testing::Values(small_qwen3, small_gemma2, small_neox, small_falcon, small_bigcode, small_phi3,
-                                         small_latent, small_latent_lite),
+                         testing::Values(small_qwen3, small_gemma2, small_gemma3, small_nope, small_neox, small_falcon,
+                                         small_bigcode, small_phi3, small_latent, small_latent_lite),
                          [](auto const& one) { return one.param(2).name.substr(6); });
 
 }  // namespace

@@ -69,8 +69,8 @@ TEST_P(Decode, WithTheCacheIsTheWholePromptAtEachPosition) {
 ModelConfig plain_llama(std::int64_t layers) { return small_llama(layers); }
 
 INSTANTIATE_TEST_SUITE_P(Models, Decode,
-                         testing::Values(small_gpt, plain_llama, small_qwen3, small_gemma2, small_neox, small_falcon,
-                                         small_latent, small_latent_lite));
+                         testing::Values(small_gpt, plain_llama, small_qwen3, small_gemma2, small_gemma3, small_nope,
+                                         small_neox, small_falcon, small_latent, small_latent_lite));
 
 TEST(Inference, ChosenTokensAreFedBack) {
   Alone one(inference(small_llama(2), PhaseKind::decode, 6));

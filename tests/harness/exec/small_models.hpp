@@ -72,6 +72,28 @@ inline ModelConfig small_gemma2(std::int64_t layers = 4) {
   return m;
 }
 
+/// Gemma 3: Gemma 2 with normed heads and no soft caps; layers with a window rotate by another base than the others,
+/// whose positions are slowed eightfold.
+inline ModelConfig small_gemma3(std::int64_t layers = 4) {
+  ModelConfig m = small_gemma2(layers);
+  m.name = "small-gemma3";
+  m.qk_norm = true;
+  m.attention_softcap = m.logit_softcap = 0;
+  m.full_attention_step = 3;
+  m.rope.rule.theta = 1e6f, m.rope.rule.factor = 8;
+  m.local_rope.emplace().rule.theta = 100;
+  return m;
+}
+
+/// Llama 4's layers: every second one does not rotate; the rotation of the others is YaRN's.
+inline ModelConfig small_nope(std::int64_t layers = 4) {
+  ModelConfig m = small_llama(layers);
+  m.name = "small-nope";
+  m.unrotated_step = 2;
+  m.rope.rule = {.theta = 1e4f, .factor = 4, .begin = 0, .end = 2.5, .amplitude = 1.2f};
+  return m;
+}
+
 /// GPT-NeoX: attention and MLP side by side, a norm for each, a quarter of each head rotates.
 inline ModelConfig small_neox(std::int64_t layers = 4) {
   ModelConfig m = small_gpt(layers);

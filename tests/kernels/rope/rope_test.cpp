@@ -23,7 +23,7 @@ RopeArgs args_for(Case const& c, Dtype dtype, Tensor& x, std::vector<std::int32_
   args.head_dim = c.head_dim;
   args.rotary_dim = c.rotary_dim;
   args.row_stride = c.heads * c.head_dim + c.gap;
-  args.theta = 500000.0f;
+  args.rule.theta = 500000.0f;
   args.dtype = dtype;
   for (std::int64_t s = 0; s < c.seq && c.first_position >= 0; ++s) {
     positions.push_back(c.first_position + static_cast<std::int32_t>(s) * 3);
@@ -49,6 +49,32 @@ TEST(Rope, HostEqualsReference) {
         run(reference_kernels().rope, args);
         EXPECT_TRUE(close(actual, expected, tolerance(dtype)));
       }
+    }
+  }
+}
+
+// Slowed by parts: linear (all pairs), YaRN's ramp over pairs with an amplitude, Llama 3.1's ramp over frequencies.
+TEST(Rope, ScaledRulesEqualReference) {
+  RopeRule const rules[] = {{.theta = 1e6f, .factor = 8},
+                            {.theta = 1e4f, .factor = 40, .begin = 2, .end = 9.5, .amplitude = 1.25f},
+                            {.theta = 5e5f, .ramp = RopeRamp::frequency, .factor = 8, .begin = 3e-3, .end = 7.7e-4}};
+  for (RopeRule const& rule : rules) {
+    for (bool const inverse : {false, true}) {
+      Case const& c = cases[4];
+      Tensor actual = input(c, Dtype::f32), expected = actual;
+      Tensor const before = actual;
+      std::vector<std::int32_t> positions;
+      RopeArgs args = args_for(c, Dtype::f32, actual, positions);
+      args.inverse = inverse, args.rule = rule;
+      run(host_kernels().rope, args);
+      args.x = expected.data();
+      run(reference_kernels().rope, args);
+      EXPECT_TRUE(close(actual, expected, tolerance(Dtype::f32)));
+      args.x = actual.data(), args.inverse = !inverse;
+      run(host_kernels().rope, args);
+      // There and back is the square of the amplitude.
+      double const square = static_cast<double>(rule.amplitude) * static_cast<double>(rule.amplitude);
+      for (std::int64_t i = 0; i < 16; ++i) EXPECT_NEAR(actual.at(i), before.at(i) * square, 1e-5);
     }
   }
 }
