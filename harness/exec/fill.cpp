@@ -88,15 +88,14 @@ void Runner::fill_parameters(std::uint64_t seed) {
   }
 }
 
-namespace {
-
-/// Global positions of the rank's rows.
 std::vector<std::int32_t> positions_of(StepProgram const& p) {
   std::vector<std::int32_t> positions;
   for (DimRange const& piece : p.sequence)
     for (std::int64_t s = 0; s < piece.size; ++s) positions.push_back(static_cast<std::int32_t>(piece.begin + s));
   return positions;
 }
+
+namespace {
 
 void put(Device& device, void* to, std::vector<std::int32_t> const& values, Stream& stream) {
   device.copy_from_host(to, values.data(), values.size() * sizeof(std::int32_t), stream);

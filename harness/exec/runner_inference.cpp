@@ -28,12 +28,25 @@ void Runner::set_position(std::int64_t position) {
   synchronize();
   position_ = position;
   std::vector<std::int32_t> positions, per_token;
-  for (std::int64_t s = 0; s < program_.local_seq; ++s) {
-    positions.push_back(static_cast<std::int32_t>(position + s));
+  for (std::int32_t const within : positions_of(program_)) {
+    positions.push_back(static_cast<std::int32_t>(position) + within);
     per_token.insert(per_token.end(), static_cast<std::size_t>(program_.micro_batch), positions.back());
   }
   put_ids(program_.positions, positions, 0);
   if (program_.token_positions != no_tensor) put_ids(program_.token_positions, per_token, 0);
+  for (std::int32_t m = 0; program_.token_numbers != no_tensor && m < static_cast<std::int32_t>(program_.microbatches);
+       ++m) {
+    // Experts are prescribed by the number of a token among those of all sequences, as in training.
+    std::vector<std::int32_t> numbers;
+    for (std::int32_t const at : positions)
+      for (std::int64_t b = 0; b < program_.micro_batch; ++b) {
+        std::int64_t const sample = program_.first_sample + m * program_.micro_batch + b;
+        std::int64_t const n = sample * (program_.context + program_.seq) + at;
+        numbers.push_back(
+            static_cast<std::int32_t>(n % program_.number_period * program_.number_stride % program_.number_period));
+      }
+    put_ids(program_.token_numbers, numbers, m);
+  }
 }
 
 void Runner::set_prompt(std::uint64_t seed) {
@@ -41,10 +54,10 @@ void Runner::set_prompt(std::uint64_t seed) {
   synchronize();
   for (std::int32_t m = 0; m < static_cast<std::int32_t>(program_.microbatches); ++m) {
     std::vector<std::int32_t> ids;
-    for (std::int64_t s = 0; s < program_.local_seq; ++s)
+    for (std::int32_t const within : positions_of(program_))
       for (std::int64_t b = 0; b < program_.micro_batch; ++b)
-        ids.push_back(token_id(seed, program_.first_sample + m * program_.micro_batch + b, position_ + s, token_stride,
-                               program_.vocab));
+        ids.push_back(token_id(seed, program_.first_sample + m * program_.micro_batch + b, position_ + within,
+                               token_stride, program_.vocab));
     put_ids(program_.ids, ids, m);
   }
 }

@@ -42,7 +42,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   double const all = s.mask == AttentionMask::none ? n * n
                      : s.window > 0                ? w * (w + 1) / 2 + (n - w) * w
                                                    : n * (n + 1) / 2;
-  if (caches()) {
+  if (caches() && program_.degree[cp_axis] == 1) {
     s.visible_pairs = 0;
     for (std::int64_t i = 0; i < s.seq_q; ++i) {
       std::int64_t const keys = s.mask == AttentionMask::none ? s.seq_k : program_.context + i + 1;
@@ -134,9 +134,11 @@ Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
     TensorRef const cache = kv_cache(2 * kv_width);
     append_to_cache(columns(qk, q_width, qk_stride), qk_stride, kv_width, cache, 0);
     append_to_cache(columns(packed, qk_width, stride), stride, kv_width, cache, kv_width);
-    return attend(shape,
-                  {columns(qk, 0, qk_stride), columns(cache, 0, 2 * kv_width), columns(cache, kv_width, 2 * kv_width)},
-                  {}, rows, layout);
+    // A context rank caches the tokens it holds and attends as in training; nothing is cached before a prompt.
+    if (program_.degree[cp_axis] == 1)
+      return attend(
+          shape, {columns(qk, 0, qk_stride), columns(cache, 0, 2 * kv_width), columns(cache, kv_width, 2 * kv_width)},
+          {}, rows, layout);
   }
   auto const parts = [=](TensorRef q_and_k, TensorRef v) {
     return AttentionParts{columns(q_and_k, 0, qk_stride), columns(q_and_k, q_width, qk_stride),

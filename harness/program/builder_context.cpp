@@ -64,7 +64,7 @@ Value GraphBuilder::attend_here(AttentionData d, AttentionParts const& gradients
   bool const ring = program_.degree[cp_axis] > 1;
   Value const out = attention_output(d.shape, rows, layout);
   d.out = state(out).ref;
-  if (!caches()) d.lse = log_sum_exp(d.shape);  // what the backward pass needs
+  if (ring || !caches()) d.lse = log_sum_exp(d.shape);  // what merges of blocks and the backward pass need
   ring ? ring_forward(d) : whole_forward(d);
   on_backward([=, this] {
     AttentionGradients const g{take_gradient(out), gradients.q, gradients.k, gradients.v};
@@ -191,10 +191,15 @@ void GraphBuilder::ring_forward(AttentionData const& d) {
   std::int64_t const rows = d.shape.seq_k * d.shape.batch, k_width = key_width(d.shape),
                      width = k_width + value_width(d.shape);
   auto const steps = ring_steps(d.shape);
+  // What a window hides all of is passed on without being read; compute looks at it once, so that somebody waits for
+  // it.
+  TensorRef const unread{new_tensor(qualified("attention.unread"), TensorRole::temporary, program_.precision, 1, 1), 0,
+                         0};
   TensorRef kv = joined_keys(d);
   AttentionData now = d;
   std::vector<DimRange> written;
   for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (steps[s].empty()) pack(kv, 1, 1, width, unread, 1, "attention.kv");
     // The next keys are on their way while these are computed with.
     TensorRef const next = s + 1 < steps.size() ? ring_shift(kv, rows, width, "attention.kv") : TensorRef{};
     if (s > 0) now.k = columns(kv, 0, width), now.v = columns(kv, k_width, width);
@@ -210,6 +215,8 @@ void GraphBuilder::ring_backward(AttentionData const& d, AttentionGradients cons
   std::int64_t const rows = d.shape.seq_k * d.shape.batch, k_width = key_width(d.shape), v_width = value_width(d.shape),
                      width = k_width + v_width;
   auto const steps = ring_steps(d.shape);
+  TensorRef const unread{new_tensor(qualified("attention.unread"), TensorRole::temporary, program_.precision, 1, 1), 0,
+                         0};
   TensorRef kv = joined_keys(d), sum;
   AttentionData now = d;
   AttentionGradients part = g;
@@ -222,6 +229,10 @@ void GraphBuilder::ring_backward(AttentionData const& d, AttentionGradients cons
                         0, 0};
     part.dk = columns(own, 0, width), part.dv = columns(own, k_width, width);
     std::vector<DimRange> keys;
+    if (steps[s].empty()) {
+      pack(kv, 1, 1, width, unread, 1, "attention.kv");
+      pack(sum, 1, 1, width, unread, 1, "attention.dkv");
+    }
     for (ContextBlock const& block : steps[s]) {
       bool const more_keys = meets_any(keys, block.k);
       block_backward(now, part, block, meets_any(queries, block.q), more_keys);

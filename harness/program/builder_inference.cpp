@@ -1,6 +1,7 @@
 // What inference adds to the blocks: the KV cache, the last position, and the greedy choice of the next token.
 #include <fmt/format.h>
 
+#include "harness/program/context_blocks.hpp"
 #include "harness/program/graph_builder.hpp"
 #include "kernels/core/error.hpp"
 
@@ -9,6 +10,16 @@ namespace shardbench {
 namespace {
 
 constexpr auto tp_axis = static_cast<std::size_t>(Axis::tp);
+constexpr auto cp_axis = static_cast<std::size_t>(Axis::cp);
+
+/// The context rank with the last position, whose rows are its own last.
+std::int64_t rank_of_the_end(ShardLayout layout, std::int64_t seq, std::int64_t ranks) {
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    DimRange const last = context_pieces(layout, seq, ranks, rank).back();
+    if (last.begin + last.size == seq) return rank;
+  }
+  return ranks - 1;
+}
 
 }  // namespace
 
@@ -37,9 +48,22 @@ Value GraphBuilder::last_position(Value x) {
     x = redistribute(x, layout, "head.input");
   }
   std::int64_t const rows = program_.micro_batch, cols = state(x).cols;
-  if (state(x).rows == rows) return x;
+  if (state(x).rows == rows && program_.degree[cp_axis] == 1) return x;
   TensorRef last = state(x).ref;
   last.offset += (state(x).rows - rows) * cols;
+  if (std::int64_t const cp = program_.degree[cp_axis]; cp > 1) {
+    // One context rank holds the end of the sequence; each goes on with its rows. They are copied first: the gather of
+    // the tensor axis, which may be on its way, is then waited for by compute.
+    TensorRef const own{new_tensor(qualified("head.own"), TensorRole::temporary, program_.precision, rows, cols), 0, 0};
+    pack(last, rows, cols, cols, own, cols, "head.last");
+    TensorRef const all{new_tensor(qualified("head.last"), TensorRole::temporary, program_.precision, cp * rows, cols),
+                        0, 0};
+    emit(make_collective(OpKind::all_gather, group_id("cp"), cp * rows * cols, program_.precision, "head.last", own,
+                         all));
+    last = {all.id,
+            rank_of_the_end(context_layout(model_, experiment_.parallel.cp_method), program_.seq, cp) * rows * cols, 0};
+    layout[cp_axis] = Replicate{};
+  }
   return value_of(last, state(x).name, rows, cols, state(x).global_cols, layout);
 }
 

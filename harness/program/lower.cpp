@@ -49,10 +49,6 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (e.phase != PhaseKind::train && e.scope != Scope::model)
     throw IllegalConfig(
         fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
-  if (e.phase != PhaseKind::train && c.cp > 1)
-    throw IllegalConfig(fmt::format(
-        "cp: {} has no lowering for {} (allowed: 1; a rank's cache holds whole sequences, not pieces of one)", c.cp,
-        to_string(e.phase)));
   if (c.tp_overlap != "none" && e.phase != PhaseKind::train)
     throw IllegalConfig(
         fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));

@@ -92,6 +92,13 @@ TEST(ContextParallel, WindowsSamplesPrecisionRecomputeAndBlocksOnly) {
   }
 }
 
+// A window so short that ranks have keys pass through them that none of their queries sees.
+TEST(ContextParallel, KeysThatNobodySeesArePassedOn) {
+  Experiment e = small_experiment(small_llama(2), context_cut(ranks()));
+  e.model.sliding_window = 2;
+  expect_parity_and_payload(e);
+}
+
 TEST(ContextParallel, AttentionWithoutAMaskIsCutInOnePieceARank) {
   for (CpMethod const method : methods) {
     ModelConfig model = model_for(method, 1);

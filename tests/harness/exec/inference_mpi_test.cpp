@@ -5,19 +5,19 @@
 #include "harness/exec/parity.hpp"
 #include "harness/program/count.hpp"
 #include "harness/program/lower.hpp"
-#include "tests/harness/exec/small_models.hpp"
+#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec/world.hpp"
 
 namespace shardbench::test {
 namespace {
 
-Experiment inference(ModelConfig const& model, ParallelConfig const& p, PhaseKind phase) {
+Experiment inference(ModelConfig const& model, ParallelConfig const& p, PhaseKind phase, std::int64_t seq = 8) {
   Experiment e;
   e.model_name = model.name;
   e.model = model;
   e.parallel = p;
   e.phase = phase;
-  e.seq = 8;
+  e.seq = seq;
   e.micro_batch = 2;
   e.global_batch = 4 * p.dp;
   e.device = DeviceKind::cpu;
@@ -55,6 +55,44 @@ TEST(InferenceParity, Families) {
       e.precision = Dtype::bf16;
       expect_parity(e);
     }
+}
+
+std::int64_t cache_elements(StepProgram const& p) {
+  std::int64_t elements = 0;
+  for (Tensor const& t : p.tensors)
+    if (t.role == TensorRole::kv_cache) elements += t.elements();
+  return elements;
+}
+
+// A prompt cut over context ranks: each caches its own tokens, and all choose by the last one.
+TEST(InferenceParity, ContextParallelPrefill) {
+  std::int64_t const n = world().size();
+  for (CpMethod const method : {CpMethod::ring, CpMethod::all_gather, CpMethod::ulysses})
+    for (auto const make : {small_gpt, small_gemma2, small_gemma3, small_latent}) {
+      ModelConfig model = make(3);
+      if (method == CpMethod::ulysses) model.kv_heads = model.heads;
+      ParallelConfig p;
+      p.cp_method = method, p.cp = n;
+      Experiment const e = inference(model, p, PhaseKind::prefill, 16);
+      expect_parity(e);
+      EXPECT_EQ(cache_elements(lower(e, world().rank())) * n, cache_elements(lower(unsharded(e), 0)));
+      if (n < 4) continue;
+      p.cp = 2, p.tp = 2, p.pp = n / 4;
+      p.sequence_parallel = method != CpMethod::all_gather;
+      expect_parity(inference(model, p, PhaseKind::prefill, 16));
+    }
+}
+
+TEST(InferenceParity, Experts) {
+  std::int64_t const n = world().size();
+  for (PhaseKind const phase : phases) {
+    ParallelConfig p = expert_cut(n, 1, 1, n);
+    expect_parity(inference(small_mixtral(2), p, phase));
+    if (phase == PhaseKind::decode) continue;
+    p = cut(1, 1, 1);
+    p.cp = n, p.ep = n;
+    expect_parity(inference(small_mixtral(2), p, phase, 16));
+  }
 }
 
 TEST(InferencePayload, CommunicatorsCountWhatTheProgramSays) {
