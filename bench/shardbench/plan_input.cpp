@@ -79,7 +79,7 @@ void read_model(PlanInput& in, Arguments const& a) {
   in.base.model = whole_model.model;
   in.base.seq = whole_model.seq;
   if (!in.serving) return;
-  if (in.base.model.takes_images())
+  if (in.base.model.vision || in.base.model.yolo)
     throw InputError(
         fmt::format("--model: {} generates nothing to serve; allowed: a language model", in.base.model_name));
   in.sequences = batch;

@@ -15,8 +15,8 @@ namespace {
 
 /// One program, timed and sized.
 struct Probe {
-  double forward_ms = 0, gradients_ms = 0, step_ms = 0, weight_ms = 0, embedding_ms = 0;
-  double activation_bytes = 0, parameters = 0, expert_parameters = 0;
+  double forward_ms = 0, gradients_ms = 0, step_ms = 0, weight_ms = 0, adding_ms = 0, embedding_ms = 0;
+  double activation_bytes = 0, parameters = 0, expert_parameters = 0, buckets = 0, expert_buckets = 0;
   double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
 };
 
@@ -59,15 +59,16 @@ Experiment probe_experiment(PlanRequest const& request, LayerKey const& k, std::
   return e;
 }
 
-double weight_gradient_ms(StepProgram const& program, CostModel const& model) {
-  double sum = 0;
+void time_weight_gradients(Probe& r, StepProgram const& program, CostModel const& model) {
   for (Segment const& segment : program.segments) {
     if (segment.kind != ActionKind::backward) continue;
     for (Op const& op : segment.ops)
-      if (op.part == BackwardPart::weight && op.stream == StreamId::compute)
-        sum += model.compute_ms(program, op, false);
+      if (op.stream == StreamId::compute) {
+        double const ms = op.part == BackwardPart::weight || op.accumulate ? model.compute_ms(program, op, false) : 0;
+        if (op.part == BackwardPart::weight) r.weight_ms += ms;
+        if (op.accumulate) r.adding_ms += model.compute_ms(program, op, true) - ms;
+      }
   }
-  return sum;
 }
 
 /// Time of the ops before the first layer: the embedding, which shares what surrounds the layers with the head.
@@ -92,6 +93,19 @@ void play(Probe& r, std::vector<StepProgram> const& programs, CostModel const& m
   r.step_ms = result.step_ms;
 }
 
+/// Buckets that the gradients of a program of one data-parallel rank would fill beside others': whole parameters go
+/// into one until it is full; a bucket that is not is a part of one.
+double buckets_of(StepProgram const& program, Experiment const& e, bool experts) {
+  double const full = 1e6 * e.bucket_mb / static_cast<double>(bytes_of(e.gradient_dtype));
+  double buckets = 0, open = 0;
+  for (auto p = program.parameters.rbegin(); p != program.parameters.rend(); ++p) {
+    if (p->expert != experts) continue;
+    open += static_cast<double>(p->elements());
+    if (open >= full) ++buckets, open = 0;
+  }
+  return buckets + open / full;
+}
+
 Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& key, std::int64_t layers, bool experts,
             Scope scope) {
   std::vector<StepProgram> programs;
@@ -99,7 +113,7 @@ Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& 
   StepProgram& program = programs[0];
   Probe r;
   if (scope == Scope::model) r.embedding_ms = time_before_layers(program, model);
-  r.weight_ms = weight_gradient_ms(program, model);
+  time_weight_gradients(r, program, model);
   MemoryPlan const plan = plan_sizes(program, Replay(program));
   r.activation_bytes = static_cast<double>(plan.activation_peak_bytes);
   r.parameter_bytes = static_cast<double>(plan.parameter_bytes);
@@ -107,6 +121,7 @@ Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& 
   r.optimizer_bytes = static_cast<double>(plan.optimizer_bytes);
   for (Parameter const& p : program.parameters)
     (p.expert ? r.expert_parameters : r.parameters) += static_cast<double>(p.elements());
+  r.buckets = buckets_of(program, request.base, false), r.expert_buckets = buckets_of(program, request.base, true);
   // Data-parallel reductions belong to the whole step, not to a layer.
   for (Segment& segment : program.segments)
     std::erase_if(segment.ops, [](Op const& op) { return op.stream == StreamId::dp; });
@@ -118,9 +133,12 @@ PieceCost cost_of(Probe const& p) {
   return {.forward_ms = p.forward_ms,
           .backward_ms = p.gradients_ms - p.forward_ms,
           .weight_backward_ms = p.weight_ms,
+          .adding_ms = p.adding_ms,
           .activation_bytes = p.activation_bytes,
           .parameters = p.parameters,
-          .expert_parameters = p.expert_parameters};
+          .expert_parameters = p.expert_parameters,
+          .buckets = p.buckets,
+          .expert_buckets = p.expert_buckets};
 }
 
 PieceCost difference(PieceCost const& more, PieceCost const& less) {
@@ -128,9 +146,11 @@ PieceCost difference(PieceCost const& more, PieceCost const& less) {
   c.forward_ms = more.forward_ms - less.forward_ms;
   c.backward_ms = more.backward_ms - less.backward_ms;
   c.weight_backward_ms = more.weight_backward_ms - less.weight_backward_ms;
+  c.adding_ms = more.adding_ms - less.adding_ms;
   c.activation_bytes = more.activation_bytes - less.activation_bytes;
   c.parameters = more.parameters - less.parameters;
   c.expert_parameters = more.expert_parameters - less.expert_parameters;
+  c.buckets = more.buckets - less.buckets, c.expert_buckets = more.expert_buckets - less.expert_buckets;
   return c;
 }
 
@@ -140,8 +160,12 @@ void split_outside(OutsideCosts& costs, PieceCost const& outside, double share, 
   costs.embedding.backward_ms = share * outside.backward_ms;
   costs.head.backward_ms = outside.backward_ms - costs.embedding.backward_ms;
   costs.head.weight_backward_ms = outside.weight_backward_ms;
+  costs.head.adding_ms = outside.adding_ms;
   costs.embedding.parameters = embedding_parameters;
   costs.head.parameters = outside.parameters - embedding_parameters;
+  double const whole = std::max(outside.parameters, 1.0);
+  costs.embedding.buckets = outside.buckets * embedding_parameters / whole;
+  costs.head.buckets = outside.buckets - costs.embedding.buckets;
 }
 
 /// The kinds of layers of a model, by whether they have experts.

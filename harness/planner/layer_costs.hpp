@@ -15,9 +15,11 @@ struct PieceCost {
   double forward_ms = 0;
   double backward_ms = 0;         ///< input and weight gradients, recomputation included
   double weight_backward_ms = 0;  ///< the part of backward_ms that makes weight gradients
-  double activation_bytes = 0;    ///< kept from forward to backward
-  double parameters = 0;          ///< replicated over data-parallel ranks
-  double expert_parameters = 0;   ///< replicated over the expert data-parallel ranks only
+  double adding_ms = 0;         ///< what passes after a step's first take more, as their gradients add to what is there
+  double activation_bytes = 0;  ///< kept from forward to backward
+  double parameters = 0;        ///< replicated over data-parallel ranks
+  double expert_parameters = 0;            ///< replicated over the expert data-parallel ranks only
+  double buckets = 0, expert_buckets = 0;  ///< that their gradients are reduced in
 };
 
 /// What a layer of one kind costs, from programs of one and two layers played by the event simulation.

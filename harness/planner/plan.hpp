@@ -21,11 +21,11 @@ double allowed_bytes(CostModel const& model, double share);
 struct PlannedPoint {
   Candidate candidate;
   Experiment experiment;  ///< resolved: what `run` and `simulate` take
-  PlanCost screened;      ///< by the closed forms
+  PlanCost screened;      ///< by the closed forms; its step by the schedule played by itself, where that was looked at
   double step_ms = 0;     ///< by the event simulation
   Prediction prediction;  ///< the simulated step, without its spans
   MemoryFit memory;       ///< by the liveness walk
-  /// How far the closed forms are from the simulation, as a share of it.
+  /// How far the screening is from the simulation, as a share of it.
   double screening_error() const { return step_ms > 0 ? screened.step_ms / step_ms - 1 : 0; }
 };
 
@@ -47,7 +47,7 @@ struct PlanOptions {
   double memory_share = 1;  ///< of the device's memory that may be planned for
   /// Sees every candidate that fits by the closed forms, in the order of the enumeration; may be empty.
   std::function<void(Candidate const&, PlanCost const&)> watch = {};
-  std::size_t simulated = 12;  ///< candidates that are simulated at least, fastest by the closed forms first
+  std::size_t simulated = 12;  ///< candidates that are simulated at least, those expected to be fastest first
 };
 
 /// Tries the whole space, keeps what fits in memory, simulates the fastest and orders them by simulated time. The same

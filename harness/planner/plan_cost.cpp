@@ -30,7 +30,7 @@ double in_flight(Candidate const& c, std::size_t stage, double microbatches) {
 }  // namespace
 
 PlanCoster::PlanCoster(PlanRequest const& request, CostModel const& model)
-    : request_(request), model_(model), table_(request, model) {}
+    : request_(request), model_(model), table_(request, model), walk_(request, model) {}
 
 void PlanCoster::prepare() {
   std::vector<LayerKey> keys;
@@ -49,14 +49,18 @@ PlanCost const* PlanCoster::cost(Candidate const& c) {
   if (!layer_->problem.empty()) return nullptr;
   auto const microbatches = static_cast<double>(request_.base.global_batch / (c.dp * c.micro_batch));
   std::vector<Stage> const& pieces = stages(c.pp, pieces_per_stage(c), c.schedule);
-  StageTotals const t = totals(pieces);
+  add_up(pieces, microbatches);
   cost_ = {};
-  add_pipeline(c, t, microbatches);
-  add_reductions(c, t, microbatches);
+  add_pipeline(c, microbatches);
+  add_reductions(c, microbatches);
   cost_.step_ms = cost_.compute_ms + cost_.bubble_ms + cost_.messages_ms + cost_.reduction_ms + cost_.optimizer_ms +
                   model_.stack().step_ms;
   cost_.memory_bytes = memory(c, pieces, microbatches);
   return &cost_;
+}
+
+double PlanCoster::played_ms(Candidate const& c) {
+  return walk_.step_ms(c, table_.of(layer_key(c))) + model_.stack().step_ms;
 }
 
 std::vector<PlanCoster::Stage> const& PlanCoster::stages(std::int32_t pp, std::int32_t per_stage, ScheduleKind kind) {
@@ -92,9 +96,11 @@ PieceCost PlanCoster::stage_cost(Stage const& stage) const {
     sum.forward_ms += times * piece.forward_ms;
     sum.backward_ms += times * piece.backward_ms;
     sum.weight_backward_ms += times * piece.weight_backward_ms;
+    sum.adding_ms += times * piece.adding_ms;
     sum.activation_bytes += times * piece.activation_bytes;
     sum.parameters += times * piece.parameters;
     sum.expert_parameters += times * piece.expert_parameters;
+    sum.buckets += times * piece.buckets, sum.expert_buckets += times * piece.expert_buckets;
   };
   for (std::size_t k = 0; k < stage.layers.size(); ++k) add(layer_->kinds[k], static_cast<double>(stage.layers[k]));
   if (stage.embedding) add(layer_->outside.embedding, 1);
@@ -103,106 +109,159 @@ PieceCost PlanCoster::stage_cost(Stage const& stage) const {
     // A tied head off the first stage holds a copy of the embedding.
     if (request_.base.model.tied_embeddings && !stage.embedding) sum.parameters += layer_->outside.embedding.parameters;
   }
-  for (double* const each : {&sum.forward_ms, &sum.backward_ms, &sum.weight_backward_ms, &sum.activation_bytes})
+  for (double* const each :
+       {&sum.forward_ms, &sum.backward_ms, &sum.weight_backward_ms, &sum.adding_ms, &sum.activation_bytes})
     *each *= stage.passed;
   return sum;
 }
 
-PlanCoster::StageTotals PlanCoster::totals(std::vector<Stage> const& pieces) const {
-  StageTotals t;
+void PlanCoster::add_up(std::vector<Stage> const& pieces, double m) {
+  totals_.groups.clear();
+  totals_.forward_ms = totals_.input_ms = totals_.backward_ms = totals_.slowest_ms = 0;
   for (std::size_t s = 0; s < pieces.size();) {
     std::size_t same = s + 1;
     while (same < pieces.size() && pieces[same] == pieces[s]) ++same;
-    PieceCost const c = stage_cost(pieces[s]);
-    double const ms = c.forward_ms + c.backward_ms;
-    t.sum_ms += static_cast<double>(same - s) * ms;
-    if (ms > t.slowest_ms) {
-      t.slowest_ms = ms;
-      t.slowest_forward_ms = c.forward_ms, t.slowest_backward_ms = c.backward_ms;
-      t.slowest_weight_ms = c.weight_backward_ms;
-    }
-    t.most_parameters = std::max(t.most_parameters, c.parameters);
-    t.most_expert_parameters = std::max(t.most_expert_parameters, c.expert_parameters);
+    StageGroup g;
+    g.cost = stage_cost(pieces[s]);
+    double const adding = g.cost.adding_ms * (1 - 1 / m);
+    g.cost.backward_ms += adding, g.cost.weight_backward_ms += adding;
+    g.count = static_cast<double>(same - s), g.before = static_cast<double>(same - 1);
+    double const input = g.cost.backward_ms - g.cost.weight_backward_ms;
+    g.forward_before = totals_.forward_ms + (g.count - 1) * g.cost.forward_ms;
+    g.input_before = totals_.input_ms + (g.count - 1) * input;
+    g.backward_before = totals_.backward_ms + (g.count - 1) * g.cost.backward_ms;
+    totals_.forward_ms += g.count * g.cost.forward_ms;
+    totals_.input_ms += g.count * input;
+    totals_.backward_ms += g.count * g.cost.backward_ms;
+    if (double const ms = g.cost.forward_ms + g.cost.backward_ms; ms > totals_.slowest_ms)
+      totals_.slowest_ms = ms, totals_.slowest = totals_.groups.size();
+    totals_.groups.push_back(g);
     s = same;
   }
-  return t;
 }
 
-void PlanCoster::add_pipeline(Candidate const& c, StageTotals const& t, double m) {
-  double const p = c.pp, others = t.sum_ms - t.slowest_ms;
-  double const message =
-      c.pp == 1 ? 0 : message_ms(static_cast<std::int64_t>(c.tp) * c.cp * c.dp, c.tp, layer_->message_bytes);
-  cost_.compute_ms = m * t.slowest_ms;
-  double const zero_bubble =
-      (p - 1) * std::max(0.0, t.slowest_forward_ms + t.slowest_backward_ms - 2 * t.slowest_weight_ms);
+/// The longest of the paths that pass through all the work of one stage of a group: its microbatches one after the
+/// other between the way to it and the way back, or behind its first gradient, which comes from the stages after it. A
+/// message is part of the stage that receives it, which does not get on meanwhile.
+double PlanCoster::longest_path(Candidate const& c, StageGroup const& g, double m, double message) const {
+  StageTotals const& t = totals_;
+  // A gradient may come in while the layer before it is computed anew: half of the messages take what that leaves.
+  double const lead = c.recompute == Recompute::full ? layer_->kinds.front().forward_ms : 0;
+  double const x = (message + std::max(0.0, message - lead)) / 2;
+  double const p = c.pp, after = p - 1 - g.before;
+  double const forward = g.cost.forward_ms, weight = g.cost.weight_backward_ms, input = g.cost.backward_ms - weight;
+  bool const ahead = model_.stack().receives_ahead && pieces_per_stage(c) + (c.schedule == ScheduleKind::dualpipe) > 1;
+  double const ends = (g.before == 0 ? 1 : 0) + (after == 0 ? 1 : 0);
+  double const pieces = pieces_per_stage(c), received = ahead ? 0 : x * (2 * pieces - ends);
+  double const all = m * (forward + input + weight + received);
+  double const forward_after = t.forward_ms - g.forward_before - forward,
+               input_after = t.input_ms - g.input_before - input,
+               backward_after = t.backward_ms - g.backward_before - input - weight;
   switch (c.schedule) {
     case ScheduleKind::interleaved:
-      cost_.bubble_ms = others / c.vpp;
-      // Every chunk border is on the path of its microbatch, and the order leaves no pause to hide it in; where
-      // receives are posted ahead, one of both directions hides behind the pass of the other.
-      cost_.messages_ms = (model_.stack().receives_ahead ? 1 : 2) * m * c.vpp * message;
-      return;
-    case ScheduleKind::zb_h1:
-      cost_.bubble_ms = std::min(others, zero_bubble);
-      cost_.messages_ms = 2 * (p - 1) * message;
-      return;
-    case ScheduleKind::zb_v:
-      cost_.bubble_ms = std::min(others, zero_bubble) / 2;
-      cost_.messages_ms = 2 * (p - 1) * message;
-      return;
-    case ScheduleKind::dualpipe:
-      cost_.bubble_ms =
-          std::max(0.0, (p / 2 - 1) * (t.slowest_forward_ms + 2 * t.slowest_backward_ms - 3 * t.slowest_weight_ms));
-      cost_.messages_ms = 2 * (p - 1) * message;
-      return;
-    default:
-      cost_.bubble_ms = others;
-      // k stages with k microbatches in flight turn round in k t + 2 (k - 1) x.
-      cost_.messages_ms = c.pp == 1 ? 0 : 2 * (p - 1) * message + std::max(0.0, m - p) * 2 * message * (p - 1) / p;
+      return all + (g.forward_before + g.backward_before) / pieces + 2 * g.before * x;
+    case ScheduleKind::zb_h1: {
+      double const taken = std::min(m, p) - 1;
+      return all + g.forward_before + g.before * x +
+             std::max({0.0, forward_after + input_after + 2 * after * x - taken * (forward + x),
+                       g.input_before + g.before * x - m * weight});
+    }
+    case ScheduleKind::zb_v: {
+      // The first gradient comes when the first microbatch has passed all pieces and come back to the stage.
+      double const first = t.forward_ms + 2 * (p - 1) * x + g.input_before / 2 + g.before * x;
+      return all + std::max(g.forward_before / 2 + g.before * x, first - std::min(m, p) * (forward + 2 * received / 4));
+    }
+    case ScheduleKind::dualpipe: {
+      double const away = p / 2 - 1;
+      return all + away * std::max(0.0, forward + input - weight + x);
+    }
+    default: {
+      double const taken = c.schedule == ScheduleKind::gpipe ? m - 1 : std::min(m - 1, after);
+      return all + g.forward_before + g.backward_before + 2 * g.before * x +
+             std::max(0.0, forward_after + backward_after + 2 * after * x - taken * (forward + x));
+    }
   }
 }
 
-void PlanCoster::add_reductions(Candidate const& c, StageTotals const& t, double m) {
-  std::int64_t const n = static_cast<std::int64_t>(c.dp) * c.cp;
-  double const shards = c.zero_stage > 0 ? static_cast<double>(n) : 1;
-  double const expert_ranks = static_cast<double>(n * c.tp) / (c.ep * c.etp);
-  double const mine = t.most_parameters / shards + t.most_expert_parameters / (c.zero_stage > 0 ? expert_ranks : 1);
-  cost_.optimizer_ms = mine * layer_->outside.optimizer_ms_per_parameter;
-  double const bytes_each = static_cast<double>(bytes_of(request_.base.precision));
-  // Experts are copied over fewer ranks, those of other experts between them.
-  cost_.reduction_ms = reduction_ms(c, t, m, t.most_parameters, bytes_each, c.tp, n) +
-                       reduction_ms(c, t, m, t.most_expert_parameters, bytes_each,
-                                    static_cast<std::int64_t>(c.ep) * c.etp, std::llround(expert_ranks));
+void PlanCoster::add_pipeline(Candidate const& c, double m) {
+  double const message =
+      c.pp == 1 ? 0 : message_ms(static_cast<std::int64_t>(c.tp) * c.cp * c.dp, c.tp, layer_->message_bytes);
+  double longest = 0, bare = 0;
+  for (StageGroup const& g : totals_.groups) {
+    longest = std::max(longest, longest_path(c, g, m, message));
+    bare = std::max(bare, message == 0 ? longest : longest_path(c, g, m, 0));
+  }
+  cost_.compute_ms = m * totals_.slowest_ms;
+  cost_.bubble_ms = bare - cost_.compute_ms;
+  cost_.messages_ms = longest - bare;
 }
 
-double PlanCoster::reduction_ms(Candidate const& c, StageTotals const& t, double m, double parameters,
-                                double weight_bytes, std::int64_t stride, std::int64_t ranks) {
-  if (ranks <= 1 || parameters == 0) return 0;
-  SoftwareStack const& stack = model_.stack();
-  bool const full_width = request_.base.gradient_dtype == Dtype::f32;  // which a stack may still send in fewer bytes
-  double const gradients =
-      parameters * (full_width ? stack.gradient_bytes : static_cast<double>(bytes_of(request_.base.gradient_dtype)));
-  double const weights = parameters * weight_bytes;
-  auto const parts = static_cast<std::int64_t>(std::max(1.0, std::ceil(gradients / (1e6 * request_.base.bucket_mb))));
-  // Interleaved, each chunk but the last has the passes of pp microbatches of the next one to hide behind, too.
-  double const chunks = c.schedule == ScheduleKind::interleaved ? c.vpp : 1, passes = 1 + (c.pp - 1) * (1 - 1 / chunks);
-  // The last bucket has no backward left to hide behind, the last chunk no more than its own.
-  auto const exposed = [&](double whole, bool hidden, double behind) {
-    return hidden ? std::max({whole / static_cast<double>(parts), (whole - behind) / chunks, whole - passes * behind})
-                  : whole;
+double PlanCoster::gradient_bytes() const {
+  return request_.base.gradient_dtype == Dtype::f32  // which a stack may still send in fewer bytes
+             ? model_.stack().gradient_bytes
+             : static_cast<double>(bytes_of(request_.base.gradient_dtype));
+}
+
+std::pair<double, double> PlanCoster::over_copies(Candidate const& c, OpKind kind, StageGroup const& g,
+                                                  double bytes_each) {
+  std::int64_t const n = static_cast<std::int64_t>(c.dp) * c.cp, cut = static_cast<std::int64_t>(c.ep) * c.etp;
+  std::pair<double, double> sum{0, 0};
+  auto const add = [&](double parameters, double buckets, std::int64_t stride, std::int64_t ranks) {
+    if (ranks <= 1 || parameters == 0) return;
+    double const parts = std::max(1.0, std::round(buckets));
+    sum.first += collective_ms(kind, parameters * bytes_each, stride, ranks, static_cast<std::int64_t>(parts));
+    sum.second += parts;
   };
-  if (c.zero_stage == 0)
-    return exposed(collective_ms(OpKind::all_reduce, gradients, stride, ranks, parts), stack.dp_overlap,
-                   t.slowest_backward_ms);
-  double const scatter = collective_ms(OpKind::reduce_scatter, gradients, stride, ranks, parts);
-  double const gather = collective_ms(OpKind::all_gather, weights, stride, ranks, parts);
-  if (c.zero_stage < 3) {
-    // From ZeRO 2 on every microbatch's gradient is cut.
-    bool const each = c.zero_stage == 2;
-    return (each ? m : 1) * exposed(scatter, each || stack.dp_overlap, t.slowest_backward_ms) +
-           exposed(gather, stack.gather_with_forward, t.slowest_forward_ms);
+  add(g.cost.parameters, g.cost.buckets, c.tp, n);
+  // Experts are copied over fewer ranks, those of other experts between them.
+  add(g.cost.expert_parameters, g.cost.expert_buckets, cut, n * c.tp / cut);
+  return sum;
+}
+
+/// Sums of what two stages hold copies of: a tied table, all of DualPipe.
+double PlanCoster::copies_ms(Candidate const& c, StageGroup const& g) {
+  if (c.pp == 1 || c.schedule == ScheduleKind::zb_v) return 0;
+  bool const all = c.schedule == ScheduleKind::dualpipe;
+  if (!all && !request_.base.model.tied_embeddings) return 0;
+  double const shards = c.zero_stage > 0 ? static_cast<double>(c.dp) * c.cp : 1;
+  double const parameters = all ? g.cost.parameters + g.cost.expert_parameters : layer_->outside.embedding.parameters;
+  double const bytes = parameters / shards * gradient_bytes();
+  std::int64_t const stride = static_cast<std::int64_t>(c.tp) * c.cp * c.dp;
+  return collective_ms(OpKind::all_reduce, bytes, all ? stride : (c.pp - 1) * stride, 2, 1);
+}
+
+void PlanCoster::add_reductions(Candidate const& c, double m) {
+  StageGroup const& g = totals_.groups.front();  // the first stage is the last to end
+  double const n = static_cast<double>(c.dp) * c.cp, shards = c.zero_stage > 0 ? n : 1;
+  double const expert_shards = c.zero_stage > 0 ? n * c.tp / (static_cast<double>(c.ep) * c.etp) : 1;
+  double const update = (g.cost.parameters / shards + g.cost.expert_parameters / expert_shards) *
+                        layer_->outside.optimizer_ms_per_parameter;
+  SoftwareStack const& stack = model_.stack();
+  double const weight_bytes = static_cast<double>(bytes_of(request_.base.precision));
+  auto const [whole, parts] =
+      over_copies(c, c.zero_stage == 0 ? OpKind::all_reduce : OpKind::reduce_scatter, g, gradient_bytes());
+  double const gather = c.zero_stage == 0 ? 0 : over_copies(c, OpKind::all_gather, g, weight_bytes).first;
+  double const part = parts > 0 ? 1 / parts : 1, forward = g.cost.forward_ms, backward = g.cost.backward_ms;
+  double ends = 0;  // after the last pass
+  if (c.zero_stage < 2) {
+    // The last part has no backward left to hide behind, the last chunk no more than its own.
+    double const chunks = c.schedule == ScheduleKind::interleaved ? c.vpp : 1,
+                 passes = 1 + (c.pp - 1) * (1 - 1 / chunks);
+    ends = stack.dp_overlap
+               ? std::max({whole * part, (whole * (1 - part / chunks) - backward) / chunks, whole - passes * backward})
+               : whole;
+  } else if (c.zero_stage == 2) {
+    ends = whole * part + m * std::max(0.0, whole * (1 - part) - backward);
+  } else {
+    ends = m * (std::max(0.0, gather - forward) + std::max(0.0, gather + whole - backward));
   }
-  return m * (exposed(gather, true, t.slowest_forward_ms) + exposed(gather + scatter, true, t.slowest_backward_ms));
+  double const gathered = c.zero_stage == 3 || stack.gather_with_forward ? 0 : gather;
+  // Each part is updated when it is reduced, and gathered when it is updated and the reductions are over.
+  double const copies = copies_ms(c, g);
+  cost_.optimizer_ms = update;
+  cost_.reduction_ms = std::max({ends + copies + gathered, update, ends + update * part}) +
+                       (gathered > 0 ? std::max(0.0, (gathered * part)) : 0) - update;
+  cost_.reduction_ms = std::max(cost_.reduction_ms, 0.0);
 }
 
 double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, double m) const {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "harness/planner/layer_costs.hpp"
+#include "harness/planner/step_walk.hpp"
 
 namespace shardbench {
 
@@ -18,9 +19,10 @@ struct PlanCost {
   double optimizer_ms = 0;
 };
 
-/// Costs candidates by closed forms over layer costs. Sources: 1F1B, interleaved: Narayanan et al. 2021; ZB-H1 and
-/// DualPipe: the bubble of formulas with B the full backward; message cycle of 1F1B: a microbatch's round trip over k
-/// stages with k in flight. Not for use by several threads at once.
+/// Costs candidates by closed forms over layer costs: of the paths through a schedule's work that can be what its step
+/// takes, the longest; seldom above what the schedule takes when it is played, and below it where stages or messages
+/// hold each other up. Bubbles: 1F1B, interleaved: Narayanan et al. 2021; ZB-H1, ZB-V: Qi et al. 2024; DualPipe: the
+/// DeepSeek-V3 report, without the overlap of its pairs. Not for use by several threads at once.
 class PlanCoster {
  public:
   PlanCoster(PlanRequest const& request, CostModel const& model);
@@ -28,6 +30,8 @@ class PlanCoster {
   void prepare();
   /// The cost, or nullptr when the candidate has no program.
   PlanCost const* cost(Candidate const& candidate);
+  /// The step of a candidate that has a cost, its schedule played by itself: dearer and closer (StepWalk).
+  double played_ms(Candidate const& candidate);
   /// Why the last candidate without a program has none.
   std::string const& problem() const { return layer_->problem; }
   /// Layer costs computed so far.
@@ -40,18 +44,32 @@ class PlanCoster {
     double passed = 1;  ///< share of the microbatches that pass each of its pieces
     bool operator==(Stage const&) const = default;
   };
+  /// A run of like stages, seen from its last one.
+  struct StageGroup {
+    PieceCost cost;
+    double count = 0;
+    double before = 0;                            ///< stages before it
+    double forward_before = 0, input_before = 0;  ///< of these, forward and input gradients
+    double backward_before = 0;                   ///< whole backward passes
+    double parameters = 0, expert_parameters = 0;
+  };
   struct StageTotals {
-    double sum_ms = 0, slowest_ms = 0, slowest_forward_ms = 0, slowest_backward_ms = 0, slowest_weight_ms = 0;
-    double most_parameters = 0, most_expert_parameters = 0;
+    std::vector<StageGroup> groups;
+    double forward_ms = 0, input_ms = 0, backward_ms = 0;  ///< of all stages
+    std::size_t slowest = 0;                               ///< group
+    double slowest_ms = 0;                                 ///< forward and backward of its stages
   };
 
   std::vector<Stage> const& stages(std::int32_t pp, std::int32_t pieces_per_stage, ScheduleKind kind);
-  StageTotals totals(std::vector<Stage> const& stages) const;
+  void add_up(std::vector<Stage> const& stages, double microbatches);
   PieceCost stage_cost(Stage const& stage) const;
-  void add_pipeline(Candidate const& c, StageTotals const& t, double microbatches);
-  void add_reductions(Candidate const& c, StageTotals const& t, double microbatches);
-  double reduction_ms(Candidate const& c, StageTotals const& t, double microbatches, double parameters,
-                      double weight_bytes, std::int64_t stride, std::int64_t ranks);
+  void add_pipeline(Candidate const& c, double microbatches);
+  double longest_path(Candidate const& c, StageGroup const& g, double microbatches, double message) const;
+  void add_reductions(Candidate const& c, double microbatches);
+  /// Whole time and number of the collectives over the data-parallel copies of a stage's parameters.
+  std::pair<double, double> over_copies(Candidate const& c, OpKind kind, StageGroup const& g, double bytes_each);
+  double copies_ms(Candidate const& c, StageGroup const& g);
+  double gradient_bytes() const;
   double memory(Candidate const& c, std::vector<Stage> const& stages, double microbatches) const;
   double message_ms(std::int64_t stride, std::int64_t tp, double bytes);
   double collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks, std::int64_t parts);
@@ -59,6 +77,8 @@ class PlanCoster {
   PlanRequest const& request_;
   CostModel const& model_;
   LayerCostTable table_;
+  StepWalk walk_;
+  StageTotals totals_;
   LayerKey key_;
   LayerCosts const* layer_ = nullptr;
   PlanCost cost_;

@@ -1,0 +1,64 @@
+#pragma once
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "harness/planner/layer_costs.hpp"
+#include "harness/planner/schedule_walk.hpp"
+
+namespace shardbench {
+
+/// The time of a candidate's step from its schedule played with the times of its chunks, then reductions, optimizer and
+/// gathers of each stage: what the closed forms can only bound where links are slow, stages unlike or microbatches few.
+/// Not for use by several threads at once.
+class StepWalk {
+ public:
+  StepWalk(PlanRequest const& request, CostModel const& model) : request_(request), model_(model) {}
+  /// Milliseconds, the stack's fixed time of a step left out. `layer`: the costs under the candidate's key.
+  double step_ms(Candidate const& candidate, LayerCosts const& layer);
+
+ private:
+  struct Held {  ///< parameters of a chunk, and the buckets of their gradients
+    double dense = 0, experts = 0, tied = 0, buckets = 0, expert_buckets = 0;
+  };
+  /// A chain of equal collectives of one chunk or stage.
+  struct Chain {
+    double ms = 0;
+    double parts = 1;
+  };
+
+  /// When the parts of a chunk's gradients are reduced.
+  struct Reduced {
+    double first = 0, each = 0, parts = 0;
+  };
+
+  WalkOrder const& order_of(Candidate const& c, std::int64_t microbatches);
+  void fill_times(Candidate const& c, LayerCosts const& layer, WalkOrder const& order);
+  void fill_messages(Candidate const& c, LayerCosts const& layer, WalkOrder const& order);
+  void fill_traffic(Candidate const& c);
+  /// [chunk], the reductions beside the last passes; `traffic`: when the stream for them is free, before and after.
+  std::vector<Reduced> reduce(std::size_t stage, StageEnd const& passes, double& traffic) const;
+  /// When a stage is done after its passes.
+  double end_of(Candidate const& c, LayerCosts const& layer, std::size_t stage, StageEnd const& passes);
+  Chain collective(Candidate const& c, OpKind kind, Held const& held, double bytes_each);
+  /// Sums of what two stages hold copies of: a tied table, all of DualPipe.
+  double copies_ms(Candidate const& c, std::size_t stage);
+  double collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks, double parts);
+  double message_ms(std::int64_t from, std::int64_t to, std::int64_t tp, double bytes);
+  double gradient_bytes() const;
+  bool gathers_first(Candidate const& c) const;
+
+  PlanRequest const& request_;
+  CostModel const& model_;
+  ScheduleWalk walk_;
+  std::vector<ChunkTimes> times_;  ///< [stage * chunks + chunk], as the others
+  std::vector<Held> held_;
+  std::vector<Chain> reductions_, gathers_;
+  std::size_t chunks_ = 1;
+  std::map<std::tuple<ScheduleKind, std::int32_t, std::int32_t, std::int64_t>, WalkOrder> orders_;
+  std::size_t order_entries_ = 0;
+  std::map<std::tuple<int, double, std::int64_t, std::int64_t>, double> collectives_;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>, double> messages_;
+};
+
+}  // namespace shardbench
