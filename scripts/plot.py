@@ -3,13 +3,14 @@
 
   .venv/bin/python scripts/plot.py FILE.csv [--out DIR] [--html] [--top N]
 
-Writes DIR/FILE_breakdown.png, DIR/FILE_throughput.png and DIR/FILE_memory.png, and with --html DIR/FILE.html.
+Writes DIR/FILE_breakdown.png, DIR/FILE_throughput.png and DIR/FILE_memory.png, and with --html DIR/FILE.html. A file of
+several models or phases gives these for each, as DIR/FILE_MODEL_PHASE_breakdown.png.
 """
 import argparse
 import os
 import sys
 
-from plot_data import read_sweep
+from plot_data import read_sweeps
 from tool import BadInput, Parser, at_least_one, in_words, run
 
 
@@ -23,6 +24,8 @@ def parse_arguments(arguments):
 
 
 def make_folder(path):
+    if path == "-":
+        raise BadInput("--out: '-' is not a folder; allowed: DIR")
     try:
         os.makedirs(path, exist_ok=True)
         with open(os.path.join(path, ".shardbench-plot"), "w", encoding="utf-8") as probe:
@@ -33,17 +36,17 @@ def make_folder(path):
 
 def main(arguments):
     options = parse_arguments(arguments)
-    sweep = read_sweep(options.csv, options.top)
+    sweeps = read_sweeps(options.csv, options.top)
     make_folder(options.out)
     stem = os.path.join(options.out, os.path.splitext(os.path.basename(options.csv))[0])
     try:
         from plot_png import write_pngs  # slow to load, and not needed to refuse bad input
 
-        written = write_pngs(sweep, stem)
+        written = [path for sweep in sweeps for path in write_pngs(sweep, stem)]
         if options.html:
             from plot_html import write_html
 
-            written.append(write_html(sweep, stem))
+            written.append(write_html(sweeps, stem))
     except ImportError as error:
         raise BadInput(f"{error}; scripts/setup.sh makes .venv, use .venv/bin/python") from error
     for path in written:

@@ -1,5 +1,7 @@
 """Reads a summary CSV for plotting: which rows can be shown, how they are called, and what the caption must say."""
 import collections
+import os
+import re
 
 from tool import BadInput, finite, read_table
 
@@ -28,21 +30,51 @@ IDENTITY = (("source", ""), ("model", ""), ("precision", ""), ("layers", "layers
             ("verify_collectives", "verified"))
 
 
-Sweep = collections.namedtuple("Sweep", "path rows caption")
+# `name` tells the sweeps of one file apart; empty where there is one.
+Sweep = collections.namedtuple("Sweep", "path rows caption name", defaults=("",))
 
 
-def read_sweep(path, top):
-    """The `top` fastest rows that passed, each with a `label`, and a caption that accounts for all the others."""
+def read_sweeps(path, top):
+    """A sweep for each model and phase of the file, since their rates and times do not compare: the `top` fastest rows
+    that passed, each with a `label`, and a caption that accounts for all the others of that model and phase."""
+    groups = collections.defaultdict(list)
     rows = [convert(path, line, row) for line, row in enumerate(read_cells(path), start=2)]
+    for row in rows:
+        groups[(row.get("model") or "", row.get("phase") or "train")].append(row)
+    sweeps = []
+    for (model, phase), group in groups.items():
+        sweep = sweep_of(path, group, top)
+        if sweep:
+            sweeps.append(sweep._replace(name=f"{model_name(model)}_{phase}" if len(groups) > 1 else ""))
+    if not sweeps:
+        raise BadInput(f"{path}: none of the {len(rows)} rows passed and has a step time: nothing to plot")
+    return sweeps
+
+
+def model_name(model):
+    """Of a preset, or of the file that a path names."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", os.path.basename(model).removesuffix(".json")) or "model"
+
+
+def sweep_of(path, rows, top):
     passed = [row for row in rows if row["outcome"] == "passed" and row["step_ms_p50"]]
     if not passed:
-        raise BadInput(f"{path}: none of the {len(rows)} rows passed and has a step time: nothing to plot")
+        return None
     passed.sort(key=lambda row: row["step_ms_p50"])
     shown = passed[:top]
     varying = [name for name, _ in IDENTITY if len({row.get(name) for row in shown}) > 1]
     for row in shown:
         row["label"] = label(row, varying)
     return Sweep(path, shown, caption(rows, passed, shown, varying))
+
+
+def takes_images(row):
+    return bool(row.get("image_size"))
+
+
+def rate(row):
+    """(tokens a second, "tokens/s"), or the same of images; None where it was not measured."""
+    return (row.get("samples_per_s"), "images/s") if takes_images(row) else (row["tokens_per_s"], "tokens/s")
 
 
 def read_cells(path):
@@ -55,7 +87,7 @@ def read_cells(path):
 def convert(path, line, row):
     """Numbers as floats (empty stays None: not measured), text as it is."""
     numeric = set(REQUIRED) | {name for name in row if name.endswith(("_ms", "_bytes", "_stage", "_fraction"))}
-    numeric |= {"cp", "ep", "etp", "vpp", "layers", "seq", "micro_batch", "global_batch", "ranks_per_core"}
+    numeric |= {"cp", "ep", "etp", "vpp", "layers", "seq", "micro_batch", "global_batch", "ranks_per_core", "image_size", "samples_per_s"}
     result = dict(row)
     for name in numeric & row.keys() - set(TEXT_COLUMNS):
         result[name] = finite(path, line, name, row[name])
@@ -70,9 +102,10 @@ def label(row, varying):
     extra = []
     for name in varying:
         value = row.get(name)
-        if value in (None, "", "none") or (name == "schedule" and (row.get("pp") or 1) == 1):
+        without = value in (None, "", "none", "false") or (name == "zero_stage" and value == 0)
+        if without or (name == "schedule" and (row.get("pp") or 1) == 1):
             continue
-        shown = f"{value:g}" if isinstance(value, float) else value
+        shown = f"{value:g}" if isinstance(value, float) else "" if value == "true" else model_name(value) if name == "model" else value
         extra.append(f"{names[name]} {shown}".strip())
     return text + (f" ({', '.join(extra)})" if extra else "")
 
@@ -80,7 +113,7 @@ def label(row, varying):
 def caption(rows, passed, shown, varying):
     """Lines under each plot: model, machine, and what became of the rows that are not in it."""
     first = shown[0]
-    facts = (("model", "{}"), ("layers", "{:g} layers"), ("seq", "sequence {:g}"), ("global_batch", "global batch {:g}"),
+    facts = (("model", "{}"), ("phase", "{}"), ("layers", "{:g} layers"), ("seq", "sequence {:g}"), ("global_batch", "global batch {:g}"),
              ("micro_batch", "micro-batch {:g}"), ("precision", "{}"), ("source", "{}"))
     what = [text.format(first[name]) for name, text in facts if first.get(name) not in (None, "") and name not in varying]
     crowded = max((row.get("ranks_per_core") or 0) for row in shown)

@@ -3,17 +3,21 @@ import html
 
 import plotly.graph_objects as go
 
-from plot_data import COLOURS, MEMORY_PARTS, family, time_parts
+from plot_data import COLOURS, MEMORY_PARTS, family, rate, time_parts
 
 
-def write_html(sweep, stem):
+def write_html(sweeps, stem):
     path = f"{stem}.html"
-    parts = [figure.to_html(full_html=False, include_plotlyjs=index == 0)
-             for index, figure in enumerate((breakdown(sweep), throughput(sweep), memory(sweep)))]
-    caption = "".join(f"<p>{html.escape(line)}</p>" for line in sweep.caption if line)
-    title = html.escape(sweep.path)
+    parts = []
+    for sweep in sweeps:
+        if sweep.name:
+            parts.append(f"<h2>{html.escape(sweep.name.replace('_', ', '))}</h2>")
+        parts += [f"<p>{html.escape(line)}</p>" for line in sweep.caption if line]
+        parts += [figure.to_html(full_html=False, include_plotlyjs=sweep is sweeps[0] and index == 0)
+                  for index, figure in enumerate((breakdown(sweep), throughput(sweep), memory(sweep)))]
+    title = html.escape(sweeps[0].path)
     page = (f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title></head>"
-            f"<body style='font-family:sans-serif'><h1>{title}</h1>{caption}{''.join(parts)}</body></html>")
+            f"<body style='font-family:sans-serif'><h1>{title}</h1>{''.join(parts)}</body></html>")
     with open(path, "w", encoding="utf-8") as file:
         file.write(page)
     return path
@@ -43,12 +47,12 @@ def breakdown(sweep):
 
 def throughput(sweep):
     figure = go.Figure()
-    rows = [row for row in sweep.rows if row["tokens_per_s"]]
+    rows = [row for row in sweep.rows if rate(row)[0]]
     for name in sorted({family(row) for row in rows}):
         chosen = [row for row in rows if family(row) == name]
         figure.add_scatter(name=name, mode="markers", x=[row["ranks"] for row in chosen],
-                           y=[row["tokens_per_s"] for row in chosen], text=[row["label"] for row in chosen])
-    figure.update_layout(title="Throughput against ranks", xaxis_title="ranks", yaxis_title="tokens/s")
+                           y=[rate(row)[0] for row in chosen], text=[row["label"] for row in chosen])
+    figure.update_layout(title="Throughput against ranks", xaxis_title="ranks", yaxis_title=rate(sweep.rows[0])[1])
     figure.update_yaxes(rangemode="tozero")
     return figure
 

@@ -7,15 +7,19 @@ matplotlib.use("Agg")
 import matplotlib.ticker  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402 (the backend must be chosen first)
 
-from plot_data import COLOURS, MEMORY_PARTS, family, time_parts  # noqa: E402
+from plot_data import COLOURS, MEMORY_PARTS, family, rate, time_parts  # noqa: E402
 
 FAMILY_STYLES = [("#000000", "o"), ("#0072B2", "s"), ("#D55E00", "^"), ("#009E73", "D"), ("#CC79A7", "v"),
                  ("#E69F00", "P"), ("#56B4E9", "X"), ("#8C8C8C", "*")]
 WIDTH = 9.0
+LABEL_WIDTH = 0.085  # inches that a letter of a label takes
+BAR = 0.74  # of the distance between two bars
 
 
 def write_pngs(sweep, stem):
     written = []
+    if sweep.name:
+        stem = f"{stem}_{sweep.name}"
     for name, draw in (("breakdown", draw_breakdown), ("throughput", draw_throughput), ("memory", draw_memory)):
         figure = draw(sweep)
         path = f"{stem}_{name}.png"
@@ -25,8 +29,11 @@ def write_pngs(sweep, stem):
     return written
 
 
-def bar_figure(count, title):
-    figure, axes = plt.subplots(figsize=(WIDTH, 2.6 + 0.34 * count), layout="constrained")
+def bar_figure(rows, title):
+    """As wide as the bars and the longest label beside them need, as high as the bars do."""
+    longest = max((len(row["label"]) for row in rows), default=0)
+    size = (WIDTH + LABEL_WIDTH * max(0, longest - 24), 2.6 + 0.44 * max(len(rows), 1))
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
     axes.set_title(title, loc="left", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
@@ -52,7 +59,7 @@ def name_bars(axes, rows):
 
 def draw_breakdown(sweep):
     rows = [row for row in sweep.rows if time_parts(row)]
-    figure, axes = bar_figure(max(len(rows), 1), "Where a step goes, fastest first")
+    figure, axes = bar_figure(rows, "Where a step goes, fastest first")
     left = [0.0] * len(rows)
     used = {}
     for index, row in enumerate(rows):
@@ -60,7 +67,7 @@ def draw_breakdown(sweep):
             used.setdefault((name, colour), [0.0] * len(rows))[index] = value
     for (name, colour), values in used.items():
         if any(values):
-            axes.barh(range(len(rows)), values, left=left, height=0.62, color=COLOURS[colour], label=name,
+            axes.barh(range(len(rows)), values, left=left, height=BAR, color=COLOURS[colour], label=name,
                       edgecolor="white", linewidth=0.6, hatch="////" if colour == "bubble" else None)
             left = [a + b for a, b in zip(left, values)]
     axes.scatter([row["step_ms_p50"] for row in rows], range(len(rows)), marker="|", s=180, color="black", zorder=3,
@@ -73,25 +80,26 @@ def draw_breakdown(sweep):
 
 
 def draw_throughput(sweep):
-    rows = [row for row in sweep.rows if row["tokens_per_s"] and row["ranks"]]
+    rows = [row for row in sweep.rows if rate(row)[0] and row["ranks"]]
+    unit = rate(sweep.rows[0])[1]
     counts = sorted({row["ranks"] for row in rows})
     if len(counts) < 2:
-        figure, axes = bar_figure(len(rows), "Throughput")
-        axes.barh(range(len(rows)), [row["tokens_per_s"] for row in rows], height=0.62, color=COLOURS["compute"])
+        figure, axes = bar_figure(rows, "Throughput")
+        axes.barh(range(len(rows)), [rate(row)[0] for row in rows], height=BAR, color=COLOURS["compute"])
         name_bars(axes, rows)
-        axes.set_xlabel(f"tokens/s on {counts[0]:g} ranks" if counts else "tokens/s")
+        axes.set_xlabel(f"{unit} on {counts[0]:g} ranks" if counts else unit)
         return finish(figure, axes, sweep)
     figure, axes = plt.subplots(figsize=(WIDTH, 5.4), layout="constrained")
     axes.set_title("Throughput against ranks, the best of each kind (both axes logarithmic)", loc="left", fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
-    base = max(row["tokens_per_s"] for row in rows if row["ranks"] == counts[0])
+    base = max(rate(row)[0] for row in rows if row["ranks"] == counts[0])
     axes.plot(counts, [base * count / counts[0] for count in counts], "--", color="#8C8C8C", label="ideal")
     names = sorted({family(row) for row in rows} - {"1 rank"}, key=lambda text: (len(text), text))
     for index, name in enumerate(names):
         best = {1: base} if counts[0] == 1 else {}  # one rank is where every kind starts
         for row in rows:
             if family(row) == name:
-                best[row["ranks"]] = max(best.get(row["ranks"], 0.0), row["tokens_per_s"])
+                best[row["ranks"]] = max(best.get(row["ranks"], 0.0), rate(row)[0])
         colour, marker = FAMILY_STYLES[index % len(FAMILY_STYLES)]
         axes.plot(sorted(best), [best[count] for count in sorted(best)], marker=marker, color=colour, label=name)
     axes.set_xscale("log", base=2)
@@ -102,18 +110,18 @@ def draw_throughput(sweep):
     axes.minorticks_off()
     axes.grid(color="#E5E5E5")
     axes.set_xlabel("ranks")
-    axes.set_ylabel("tokens/s")
+    axes.set_ylabel(unit)
     return finish(figure, axes, sweep, columns=5)
 
 
 def draw_memory(sweep):
     rows = sweep.rows
-    figure, axes = bar_figure(len(rows), "Memory of the fullest rank")
+    figure, axes = bar_figure(rows, "Memory of the fullest rank")
     left = [0.0] * len(rows)
     for name, column, colour in MEMORY_PARTS:
         values = [(row.get(column) or 0.0) / 1e9 for row in rows]
         if any(values):
-            axes.barh(range(len(rows)), values, left=left, height=0.62, color=colour, label=name, edgecolor="white",
+            axes.barh(range(len(rows)), values, left=left, height=BAR, color=colour, label=name, edgecolor="white",
                       linewidth=0.6)
             left = [a + b for a, b in zip(left, values)]
     for name, column, marker in (("peak by liveness", "memory_peak_bytes", "|"), ("measured", "memory_measured_bytes", "x")):

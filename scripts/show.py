@@ -13,7 +13,8 @@ COLUMNS = [  # heading, how the cell is made
     ("compute ms", lambda row: number(row, "compute_ms", 1)),
     ("exposed comm ms", lambda row: number(row, "exposed_comm_ms", 1)),
     ("idle ms", lambda row: number(row, "idle_ms", 1)),
-    ("tokens/s", lambda row: number(row, "tokens_per_s", 0)),
+    ("tokens/s", lambda row: number(row, "tokens_per_s", 0) if not takes_images(row) else "-"),
+    ("images/s", lambda row: number(row, "samples_per_s", 2) if takes_images(row) else "-"),
     ("peak GB", lambda row: number(row, "memory_peak_bytes", 2, 1e-9)),
     ("max rel error", lambda row: scientific(row, "max_rel_error")),
 ]
@@ -25,7 +26,8 @@ RESULTS = ("run_id", "outcome", "reason", "command", "ranks", "time_utc", "git_c
            "megatron_flags", "torchtitan_flags", "device_count", "ranks_per_core", "peak_tflops", "attention_kernel",
            "training_days", "device_hours", "cost_usd", "schema_version")
 ENDS = ("_ms", "_bytes", "_pct", "_s", "_rank", "_error", "_p50", "_p95", "_min")
-CUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero_stage", "schedule")
+CUT = ("dp", "tp", "pp", "cp", "ep", "vpp", "zero_stage", "schedule", "tp_overlap")
+TELLING = ("model", "phase", "source")  # rows that differ in these measure different things
 
 
 def is_result(name):
@@ -33,12 +35,14 @@ def is_result(name):
 
 
 def varying_columns(rows):
-    """What tells rows of one file apart that have the same cut."""
+    """What tells rows of one file apart beside the cut: what is measured, wherever it differs, then what differs between
+    rows of the same cut that measure the same."""
     groups = collections.defaultdict(list)
     for row in rows:
-        groups[cut_text(row)].append(row)
-    return [name for name in rows[0] if name not in CUT and not is_result(name)
-            and any(len({row[name] for row in group}) > 1 for group in groups.values())]
+        groups[(cut_text(row | {"tp_overlap": ""}), *(row.get(name) for name in TELLING))].append(row)
+    telling = [name for name in TELLING if len({row.get(name) for row in rows}) > 1]
+    return telling + [name for name in rows[0] if name not in CUT + TELLING and not is_result(name)
+                      and any(len({row[name] for row in group}) > 1 for group in groups.values())]
 
 
 def cut_text(row, varying=()):
@@ -48,9 +52,16 @@ def cut_text(row, varying=()):
         parts.append(f"zero {row['zero_stage']}")
     if row.get("schedule") and row.get("pp") not in (None, "", "1"):
         parts.append(row["schedule"])
+    if row.get("tp_overlap") not in (None, "", "none"):
+        parts.append(f"tp_overlap {row['tp_overlap']}")
     parts = parts or ["one rank"]
-    parts += [f"{name} {row[name]}" for name in varying if row[name]]
-    return ", ".join(parts)
+    told = [row[name] for name in varying if name in TELLING and row.get(name)]
+    parts += [f"{name} {row[name]}" for name in varying if name not in TELLING and row.get(name)]
+    return ", ".join(told + parts)
+
+
+def takes_images(row):
+    return row.get("image_size") not in (None, "", "0")
 
 
 def number(row, name, digits, factor=1.0):
@@ -73,11 +84,28 @@ def read_rows(path):
 
 
 def print_table(rows):
-    table = [[heading for heading, _ in COLUMNS]] + [[cell(row) for _, cell in COLUMNS] for row in rows]
-    widths = [max(len(line[i]) for line in table) for i in range(len(COLUMNS))]
+    columns = [column for column in COLUMNS if not column[0].endswith("/s") or any(column[1](row) != "-" for row in rows)]
+    table = [[name for name, _ in columns]] + [[cell(row) for _, cell in columns] for row in rows]
+    widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
     for line in table:
         cells = [text.ljust(width) if i == 0 else text.rjust(width) for i, (text, width) in enumerate(zip(line, widths))]
         print("  " + "  ".join(cells).rstrip())
+
+
+def heading(rows):
+    """What all rows share, and how many there are of what they do not."""
+    parts = []
+    for label, plural, name in (("model", "models", "model"), ("phase", "phases", "phase"), ("layers", "depths", "layers"),
+                                ("seq", "sequences", "seq"), ("global batch", "global batches", "global_batch"),
+                                ("precision", "precisions", "precision"), ("host", "hosts", "host")):
+        values = {row[name]: None for row in rows if row.get(name)}  # in the order of the file
+        if len(values) == 1 and next(iter(values)) != "train":
+            parts.append(f"{label} {next(iter(values))}")
+        elif len(values) > 1 and name in TELLING:
+            parts.append(f"{len(values)} {plural} ({', '.join(values)})")
+        elif len(values) > 1:
+            parts.append(f"{len(values)} {plural}")
+    return ", ".join(parts)
 
 
 def show(path):
@@ -87,11 +115,7 @@ def show(path):
         row |= {"_cut": cut_text(row, varying), "_path": path, "_line": line}
     timed = [row for row in rows if row["outcome"] != "skipped"]
     timed.sort(key=lambda row: finite(path, row["_line"], "step_ms_p50", row["step_ms_p50"]) or float("inf"))
-    first = rows[0]
-    what = ", ".join(f"{label} {first[name]}" for label, name in
-                     (("model", "model"), ("layers", "layers"), ("seq", "seq"), ("global batch", "global_batch"),
-                      ("precision", "precision"), ("host", "host")) if first.get(name) and name not in varying)
-    print(f"\n{path}: {what}")
+    print(f"\n{path}: {heading(rows)}")
     if timed:
         print_table(timed)
     skipped = [row for row in rows if row["outcome"] == "skipped"]

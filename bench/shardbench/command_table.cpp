@@ -110,8 +110,7 @@ std::span<CommandInfo const> command_table() {
       {"simulate",
        "the step of one configuration on a system, predicted, and where its time goes",
        "shardbench simulate --model llama3.1-405b --tp 8 --pp 16 --dp 128 --seq 8192 --global-batch 2048 --precision "
-       "bf16 "
-       "--sequence-parallel --system h100-sxm --stack te-2025",
+       "bf16 --sequence-parallel --zero 1 --recompute full --recompute-layers 2 --system h100-sxm --stack te-2025",
        step_fields(),
        {"system", "stack", "out", "json", "trace"},
        {},

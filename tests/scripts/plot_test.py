@@ -43,7 +43,7 @@ class Files(unittest.TestCase):
 class ReadSweep(Files):
     def test_shows_the_fastest_that_passed_and_accounts_for_the_rest(self):
         rows = sample_csv.sweep_rows()
-        sweep = plot_data.read_sweep(self.write("sweep.csv", rows), 5)
+        sweep = plot_data.read_sweeps(self.write("sweep.csv", rows), 5)[0]
         times = [row["step_ms_p50"] for row in sweep.rows]
         self.assertEqual(len(times), 5)
         self.assertEqual(times, sorted(times))
@@ -57,17 +57,26 @@ class ReadSweep(Files):
     def test_labels_tell_rows_apart(self):
         rows = [sample_csv.passed_row(1, 1, 2), sample_csv.passed_row(1, 1, 2, schedule="gpipe"),
                 sample_csv.passed_row(2, 1, 1)]
-        labels = [row["label"] for row in plot_data.read_sweep(self.write("s.csv", rows), 10).rows]
+        labels = [row["label"] for row in plot_data.read_sweeps(self.write("s.csv", rows), 10)[0].rows]
         self.assertEqual(sorted(labels), ["dp2", "pp2 (1f1b)", "pp2 (gpipe)"])
 
     def test_parts_add_up_to_the_instrumented_step(self):
-        for row in plot_data.read_sweep(self.write("s.csv", sample_csv.sweep_rows()), 50).rows:
+        for row in plot_data.read_sweeps(self.write("s.csv", sample_csv.sweep_rows()), 50)[0].rows:
             total = sum(value for _, _, value in plot_data.time_parts(row))
             self.assertAlmostEqual(total, row["instrumented_step_ms"], places=6)
 
+    def test_models_and_phases_do_not_share_a_figure(self):
+        rows = [sample_csv.passed_row(1, 2, 1), sample_csv.passed_row(1, 2, 1, phase="decode"), sample_csv.passed_row(2, 1, 1, phase="decode"),
+                sample_csv.passed_row(1, 2, 1, model="/some/where/tiny.json"), sample_csv.passed_row(1, 2, 1, model="bert", outcome="failed")]
+        sweeps = plot_data.read_sweeps(self.write("s.csv", rows), 10)
+        self.assertEqual([(sweep.name, len(sweep.rows)) for sweep in sweeps],
+                         [("gpt2_train", 1), ("gpt2_decode", 2), ("tiny_train", 1)])
+        self.assertIn("gpt2, decode", sweeps[1].caption[0])
+        self.assertEqual([row["label"] for row in sweeps[1].rows], ["dp2", "tp2"])
+
     def test_unmeasured_stays_unmeasured(self):
         row = sample_csv.passed_row(1, 2, 1, compute_ms="", idle_ms="", memory_measured_bytes="")
-        shown = plot_data.read_sweep(self.write("s.csv", [row]), 5).rows[0]
+        shown = plot_data.read_sweeps(self.write("s.csv", [row]), 5)[0].rows[0]
         self.assertIsNone(plot_data.time_parts(shown))
         self.assertIsNone(shown["memory_measured_bytes"])
 
@@ -151,6 +160,7 @@ class OneLine(Files):
         self.check(["show.py", self.write("w.csv", [sample_csv.passed_row(1, 2, 1, step_ms_p50="fast")])], "line 2", "step_ms_p50", "fast")
         self.check(["plot.py", good, "--out", "/proc/x"], "--out", "/proc/x")
         self.check(["plot.py", good, "--out", good], "--out", good)
+        self.check(["plot.py", good, "--out", "-"], "--out", "'-'")
         self.check(["nsys_report.py", self.path("missing.sqlite")], "missing.sqlite")
         self.check(["accuracy_join.py", self.path("out.csv"), f"x={self.path('none')}", "y"], "PLACE=PREFIX")
         self.check(["accuracy.py", "--rows", self.path("missing.csv"), "--binary", sys.executable], "missing.csv")
@@ -172,6 +182,17 @@ class Show(Files):
         rows = [sample_csv.passed_row(1, 2, 1), sample_csv.passed_row(1, 2, 1, recompute="full", tp_overlap="chunked")]
         text = script("show.py", self.write("s.csv", rows)).stdout
         self.assertIn("tp 2, tp_overlap chunked, recompute full", text)
+
+    def test_models_phases_and_overlap_are_told_apart(self):
+        rows = [sample_csv.passed_row(1, 2, 1), sample_csv.passed_row(1, 4, 1, tp_overlap="chunked"),
+                sample_csv.passed_row(2, 1, 1, model="bert"), sample_csv.passed_row(4, 1, 1, phase="decode")]
+        lines = script("show.py", self.write("s.csv", rows)).stdout.splitlines()
+        self.assertIn("2 models (gpt2, bert), 2 phases (train, decode)", lines[1])
+        cuts = [line.split("  ")[1] for line in lines[3:]]
+        self.assertEqual(sorted(cuts), ["bert, train, dp 2", "gpt2, decode, dp 4", "gpt2, train, tp 2", "gpt2, train, tp 4, tp_overlap chunked"])
+        one = script("show.py", self.write("s.csv", rows[1:2])).stdout
+        self.assertIn("model gpt2, layers 4", one)
+        self.assertIn("tp 4, tp_overlap chunked", one)
 
     def test_prints_rows_fastest_first_and_reasons(self):
         result = script("show.py", self.write("s.csv", sample_csv.sweep_rows()))
@@ -204,7 +225,7 @@ class Pictures(Files):
         import plot_png
 
         rows = sample_csv.sweep_rows() + [sample_csv.passed_row(2, 2, 2, schedule="gpipe", recompute="selective")]
-        sweep = plot_data.read_sweep(self.write("sweep.csv", rows), 30)
+        sweep = plot_data.read_sweeps(self.write("sweep.csv", rows), 30)[0]
         for draw in (plot_png.draw_breakdown, plot_png.draw_throughput, plot_png.draw_memory):
             figure = draw(sweep)
             figure.canvas.draw()
