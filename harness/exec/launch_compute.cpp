@@ -286,9 +286,10 @@ void router_backward(Launch const& l) {
 
 void expert_rows(Launch const& l) {
   auto const& s = std::get<RowsShape>(l.op.shape);
-  l.kernels.expert_rows(l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.as<std::int32_t>(l.in(1)),
-                                   l.data.as<std::int32_t>(l.out(0)), l.data.as<std::int32_t>(l.out(1)), s.tokens,
-                                   s.top_k, s.experts, s.ranks, s.copies, s.earlier, s.capacity});
+  l.kernels.expert_rows(
+      l.stream, {l.data.as<std::int32_t>(l.in(0)), l.data.as<std::int32_t>(l.in(1)), l.data.as<std::int32_t>(l.out(0)),
+                 l.data.as<std::int32_t>(l.out(1)), s.tokens, s.top_k, s.experts, s.ranks, s.copies, s.earlier,
+                 s.capacity, l.data.as<std::int32_t>(l.in(2))});
 }
 
 void source_rows(Launch const& l) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "harness/config/size_rules.hpp"
+#include "harness/program/context_blocks.hpp"
 #include "harness/program/graph_builder.hpp"
 #include "harness/program/routing_load.hpp"
 
@@ -49,16 +50,17 @@ GraphBuilder::MoeSizes GraphBuilder::moe_sizes(std::int64_t tokens) const {
   s.peers = ep * s.copies;
   s.local_experts = n / ep;
   s.router = {router_rule(), tokens, 1, 0};
-  if (experiment_.capacity > 0) s.capacity = expert_capacity(tokens * tp, moe.top_k, n, experiment_.capacity);
+  std::int64_t const parts = tp * program_.degree[cp_axis];  // of a microbatch
+  if (experiment_.capacity > 0) s.capacity = expert_capacity(tokens * parts, moe.top_k, n, experiment_.capacity);
   RoutingLoad const load = routing_load(moe, experiment_.router_skew);
-  double const all = static_cast<double>(tokens * tp);
+  double const all = static_cast<double>(tokens * parts);
   auto const kept = [&](std::int64_t first, std::int64_t count) {
     double rows = 0;
     for (std::int64_t e = first; e < first + count; ++e) {
       double const mine = load.rows(all, e, 1);
       rows += s.capacity > 0 ? std::min(mine, static_cast<double>(s.capacity)) : mine;
     }
-    return rows / static_cast<double>(tp);
+    return rows / static_cast<double>(parts);
   };
   std::int64_t const first = program_.coordinate[ep_axis] * s.local_experts;
   s.expected_sent = static_cast<double>(s.copies) * kept(0, n);
@@ -102,26 +104,61 @@ void GraphBuilder::route(Value logits, MoeSizes& s) {
   place_rows(s);
 }
 
+// A capacity is the microbatch's, and experts take tokens in its order, of which the tensor and context axes make
+// pieces: all ranks learn what each piece chose, and a piece comes ahead of the tokens that it starts before.
+Op GraphBuilder::capped_rows(MoeSizes const& s, RowsShape shape) {
+  std::int64_t const experts = model_.moe->experts, tp = program_.degree[tp_axis], cp = program_.degree[cp_axis];
+  ShardLayout const layout = context_layout(model_, experiment_.parallel.cp_method);
+  auto const pieces_of = [&](std::int64_t c, std::int64_t t) {
+    return global_rows(context_pieces(layout, program_.seq, cp, c), program_.micro_batch, t * s.tokens, s.tokens);
+  };
+  auto const mine = pieces_of(program_.coordinate[cp_axis], program_.coordinate[tp_axis]);
+  auto const count = static_cast<std::int64_t>(mine.size());
+  TensorRef const wanted = temporary("moe.wanted", Dtype::i32, count, experts),
+                  places = temporary("moe.places", Dtype::i32, s.tokens, shape.top_k);
+  std::int64_t at = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    RowsShape const plain{mine[static_cast<std::size_t>(i)].size, shape.top_k, experts, 1, 1, 0, 0};
+    emit(make_op(OpKind::expert_rows, plain, "moe.wanted", {{s.indices.id, at * shape.top_k, 0}, {}, {}},
+                 {{places.id, at * shape.top_k, 0}, {wanted.id, i * experts, 0}}));
+    at += plain.tokens;
+  }
+  auto const gather = [&](std::string const& axis, std::int64_t rows, TensorRef part) {
+    TensorRef const whole = temporary("moe.before." + axis, Dtype::i32, rows, experts);
+    emit(make_collective(OpKind::all_gather, group_id(axis), rows * experts, Dtype::i32, "moe.wanted", part, whole));
+    return whole;
+  };
+  TensorRef const over_tp = tp > 1 ? gather("tp", tp * count, wanted) : wanted;
+  TensorRef const before = cp > 1 ? gather("cp", cp * tp * count, over_tp) : over_tp;
+  Constant from;
+  for (std::int64_t c = 0; c < cp; ++c)
+    for (std::int64_t t = 0; t < tp; ++t)
+      for (DimRange const& other : pieces_of(c, t)) {
+        bool const own = c == program_.coordinate[cp_axis] && t == program_.coordinate[tp_axis];
+        std::int64_t ahead_of = s.tokens, end = s.tokens;  // own pieces count as the tokens themselves do
+        for (auto piece = mine.rbegin(); piece != mine.rend() && !own; ++piece) {
+          end -= piece->size;
+          if (other.begin < piece->begin) ahead_of = end;
+        }
+        from.integers.push_back(static_cast<std::int32_t>(ahead_of));
+      }
+  shape.earlier = cp * tp * count;
+  TensorRef const starts = constant("moe.pieces", Dtype::i32, shape.earlier, std::move(from));
+  Op op = make_op(OpKind::expert_rows, shape, "moe.rows", {s.indices, before, starts}, {s.rows, s.counts});
+  if (cp > 1 && tp > 1) op.after.push_back(over_tp);
+  return op;
+}
+
 void GraphBuilder::place_rows(MoeSizes& s) {
   MoeConfig const& moe = *model_.moe;
-  std::int64_t const tp = program_.degree[tp_axis], all = moe.experts * s.copies;
+  std::int64_t const parts = program_.degree[tp_axis] * program_.degree[cp_axis], all = moe.experts * s.copies;
   s.rows = temporary("moe.rows", Dtype::i32, s.tokens, s.slots);
   s.counts = temporary("moe.counts", Dtype::i32, s.peers > 1 ? 2 : 1, all);
-  RowsShape shape{s.tokens, moe.top_k, moe.experts, program_.degree[ep_axis], s.copies, 0, 0};
-  TensorRef before;
-  if (s.capacity > 0 && tp > 1) {
-    // The capacity is the microbatch's, and tokens of the ranks before this one come first.
-    RowsShape const plain{s.tokens, moe.top_k, moe.experts, 1, 1, 0, 0};
-    TensorRef const wanted = temporary("moe.wanted", Dtype::i32, 1, moe.experts);
-    TensorRef const places = temporary("moe.places", Dtype::i32, s.tokens, moe.top_k);
-    before = temporary("moe.before", Dtype::i32, tp, moe.experts);
-    emit(make_op(OpKind::expert_rows, plain, "moe.wanted", {s.indices, {}}, {places, wanted}));
-    emit(make_collective(OpKind::all_gather, group_id("tp"), tp * moe.experts, Dtype::i32, "moe.wanted", wanted,
-                         before));
-    shape.earlier = program_.coordinate[tp_axis];
-  }
-  shape.capacity = s.capacity;
-  emit(make_op(OpKind::expert_rows, shape, "moe.rows", {s.indices, before}, {s.rows, s.counts}));
+  RowsShape const shape{s.tokens, moe.top_k, moe.experts, program_.degree[ep_axis], s.copies, 0, s.capacity};
+  if (s.capacity > 0 && parts > 1)
+    emit(capped_rows(s, shape));
+  else
+    emit(make_op(OpKind::expert_rows, shape, "moe.rows", {s.indices, {}, {}}, {s.rows, s.counts}));
   if (s.peers > 1)
     emit(make_collective(OpKind::all_to_all, group_id("ep"), all, Dtype::i32, "moe.counts", s.counts,
                          {s.counts.id, all, 0}));

@@ -25,6 +25,19 @@ std::vector<DimRange> context_pieces(ShardLayout layout, std::int64_t seq, std::
   return {{rank * size, size}, {(2 * ranks - 1 - rank) * size, size}};
 }
 
+std::vector<DimRange> global_rows(std::vector<DimRange> const& pieces, std::int64_t batch, std::int64_t first,
+                                  std::int64_t count) {
+  std::vector<DimRange> ranges;
+  std::int64_t at = 0;
+  for (DimRange const& piece : pieces) {
+    std::int64_t const size = piece.size * batch, begin = std::clamp<std::int64_t>(first - at, 0, size),
+                       end = std::clamp<std::int64_t>(first + count - at, 0, size);
+    ranges.push_back({piece.begin * batch + begin, end - begin});
+    at += size;
+  }
+  return ranges;
+}
+
 namespace {
 
 bool all_visible(ContextBlock const& b) {

@@ -17,6 +17,11 @@ ShardLayout context_layout(ModelConfig const& model, CpMethod method);
 /// zigzag, unless there is one rank).
 std::vector<DimRange> context_pieces(ShardLayout layout, std::int64_t seq, std::int64_t ranks, std::int64_t rank);
 
+/// The rows, in the order of (position, sample) over a whole sequence of `batch` samples, that a context rank's local
+/// rows [first, first + count) are: one range a piece, empty where they have none of it.
+std::vector<DimRange> global_rows(std::vector<DimRange> const& pieces, std::int64_t batch, std::int64_t first,
+                                  std::int64_t count);
+
 /// Which keys a query sees, by global positions.
 struct ContextRule {
   AttentionMask mask = AttentionMask::causal;

@@ -330,6 +330,7 @@ class GraphBuilder {
   RouterRule router_rule() const;
   void route(Value logits, MoeSizes& s);
   void place_rows(MoeSizes& s);
+  Op capped_rows(MoeSizes const& s, RowsShape shape);
   ExpertWeights expert_weights();
   std::int32_t expert_weight(std::string const& name, std::vector<std::string> const& parts, std::int64_t rows,
                              std::int64_t cols);
@@ -351,8 +352,7 @@ class GraphBuilder {
   TensorRef weight_ref(std::int32_t parameter) const;
   TensorRef gradient_ref(std::int32_t parameter) const;
   void rotate(TensorRef heads, std::int64_t stride, bool inverse);
-  /// Norms `count` vectors of `cols` in each row by themselves, with one weight [cols] for all; strides are those of
-  /// the operands.
+  /// Norms `count` vectors of `cols` in each row by themselves, one weight [cols] for all; strides are the operands'.
   VectorNorm vector_norm(std::string const& name, std::int64_t rows, std::int64_t count, std::int64_t cols, TensorRef x,
                          TensorRef y, Layout layout);
   void vector_norm_backward(VectorNorm const& forward, TensorRef dy, TensorRef dx);

@@ -58,11 +58,6 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (e.gradient_dtype != Dtype::f32 && e.gradient_dtype != e.precision)
     throw IllegalConfig(fmt::format("gradient-dtype: {} with precision {} (allowed: fp32, or the same as precision)",
                                     to_string(e.gradient_dtype), to_string(e.precision)));
-  if (e.capacity > 0 && c.cp > 1)
-    throw IllegalConfig(fmt::format(
-        "capacity: {} with cp={} has no lowering (allowed: 0, dropless; ranks would drop by the load of their "
-        "own pieces of a sequence, other tokens than the unsharded step drops)",
-        e.capacity, c.cp));
   // A shard set of the experts spans as many ranks as one of the dense part, all of their cuts included.
   if (std::int64_t const ranks = c.shard_ranks * c.cp * c.tp; e.model.moe && ranks % (c.etp * c.ep) != 0)
     throw IllegalConfig(

@@ -9,12 +9,14 @@ namespace shardbench {
 /// holds experts / ranks neighbouring experts, cut into `copies` parts that each need every row.
 struct ExpertRowsArgs {
   std::int32_t const* indices = nullptr;  ///< [tokens, top_k] chosen experts
-  std::int32_t const* before = nullptr;   ///< [ranks that come earlier, experts] rows they chose, or nullptr
+  std::int32_t const* before = nullptr;   ///< [earlier, experts] rows that others' pieces of the tokens chose
   std::int32_t* rows = nullptr;           ///< [tokens, top_k * copies] row in the sorted buffer, -1 where dropped
   std::int32_t* counts = nullptr;         ///< [ranks, copies, experts / ranks] rows of each
   std::int64_t tokens = 0, top_k = 1, experts = 0, ranks = 1, copies = 1;
-  std::int64_t earlier = 0;   ///< rows of `before` that count
-  std::int64_t capacity = 0;  ///< rows that an expert takes, in the order of tokens, `before` first; 0: all
+  std::int64_t earlier = 0;   ///< pieces of `before`
+  std::int64_t capacity = 0;  ///< rows that an expert takes, in the order of tokens and pieces; 0: all
+  /// [earlier] the token ahead of which a piece comes, `tokens` and more for one behind them all; nullptr: 0 for each
+  std::int32_t const* from = nullptr;
 };
 
 /// Rows that came in sorted by (source, expert): rows[r] is row r's place when sorted by (expert, source).

@@ -46,25 +46,33 @@ __device__ std::int64_t sum_block(std::int64_t value) {
   return sum;
 }
 
+/// Rows of an expert that pieces ahead of a token chose.
+__device__ std::int64_t chosen_ahead(ExpertRowsArgs const& args, std::int64_t expert, std::int64_t token) {
+  std::int64_t rows = 0;
+  for (std::int64_t b = 0; b < args.earlier; ++b)
+    if (!args.from || args.from[b] <= token) rows += args.before[b * args.experts + expert];
+  return rows;
+}
+
 /// One block an expert: where each of its entries stands among them, and how many it keeps.
 __global__ void positions_kernel(ExpertRowsArgs args) {
   std::int64_t const expert = blockIdx.x, entries = args.tokens * args.top_k, local = args.experts / args.ranks;
-  std::int64_t taken = 0;
-  for (std::int64_t b = 0; b < args.earlier; ++b) taken += args.before[b * args.experts + expert];
-  std::int64_t const room = args.capacity == 0 ? entries : args.capacity > taken ? args.capacity - taken : 0;
-  std::int64_t found = 0;
+  std::int64_t found = 0, kept = 0;
   for (std::int64_t first = 0; first < entries; first += blockDim.x) {
     std::int64_t const i = first + threadIdx.x;
     bool const mine = i < entries && args.indices[i] == expert;
     BlockCount const count = count_block(mine);
     std::int64_t const position = found + count.earlier;
-    if (mine) args.rows[i * args.copies] = position < room ? static_cast<std::int32_t>(position) : -1;
+    // What is ahead of a token only grows, so those kept are the first ones and keep their places.
+    bool const keeps =
+        mine && (args.capacity == 0 || position + chosen_ahead(args, expert, i / args.top_k) < args.capacity);
+    if (mine) args.rows[i * args.copies] = keeps ? static_cast<std::int32_t>(position) : -1;
     found += count.total;
+    kept += args.capacity == 0 ? count.total : count_block(keeps).total;
   }
   if (threadIdx.x >= 1) return;
-  std::int32_t const kept = static_cast<std::int32_t>(found < room ? found : room);
   for (std::int64_t copy = 0; copy < args.copies; ++copy)
-    args.counts[(expert / local * args.copies + copy) * local + expert % local] = kept;
+    args.counts[(expert / local * args.copies + copy) * local + expert % local] = static_cast<std::int32_t>(kept);
 }
 
 /// One block an expert: positions become rows, behind all rows that sort before them.
@@ -176,6 +184,7 @@ void expert_rows(Stream& stream, ExpertRowsArgs const& args) {
   declare_access(stream.native(),
                  {reads(args.indices, bytes<std::int32_t>(entries)),
                   reads(args.before, bytes<std::int32_t>(args.earlier * args.experts)),
+                  reads(args.from, bytes<std::int32_t>(args.from ? args.earlier : 0)),
                   writes(args.rows, bytes<std::int32_t>(entries * args.copies)), writes(args.counts, count_bytes)});
   dim3 const grid(grid_of_rows(args.experts));
   launch(positions_kernel, grid, block_for(entries), cuda_stream(stream), args);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "kernels/core/row_host.hpp"
@@ -14,11 +15,13 @@ std::int64_t row_of(std::int32_t const* rows, std::int64_t entry) { return rows 
 
 void expert_rows(ExpertRowsArgs const& args) {
   std::int64_t const local = args.experts / args.ranks, entries = args.tokens * args.top_k;
-  thread_local std::vector<std::int64_t> taken, next;
+  thread_local std::vector<std::int64_t> taken, next, pieces;
   taken.assign(static_cast<std::size_t>(args.experts), 0);
-  for (std::int64_t b = 0; b < args.earlier; ++b)
-    for (std::int64_t e = 0; e < args.experts; ++e)
-      taken[static_cast<std::size_t>(e)] += args.before[b * args.experts + e];
+  auto const start = [&](std::int64_t piece) { return args.from == nullptr ? 0 : args.from[piece]; };
+  pieces.resize(static_cast<std::size_t>(args.earlier));
+  std::iota(pieces.begin(), pieces.end(), std::int64_t{0});
+  std::ranges::sort(pieces, {}, start);
+  auto piece = pieces.begin();
   // Where an entry stands among those of its expert; rows follow once every expert's number is known.
   auto const place = [&](std::int64_t expert, std::int64_t copy) {
     return (expert / local * args.copies + copy) * local + expert % local;
@@ -26,6 +29,9 @@ void expert_rows(ExpertRowsArgs const& args) {
   std::fill_n(args.counts, args.experts * args.copies, 0);
   for (std::int64_t i = 0; i < entries; ++i) {
     std::int64_t const expert = args.indices[i];
+    for (; piece != pieces.end() && start(*piece) <= i / args.top_k; ++piece)
+      for (std::int64_t e = 0; e < args.experts; ++e)
+        taken[static_cast<std::size_t>(e)] += args.before[*piece * args.experts + e];
     bool const kept = args.capacity == 0 || taken[static_cast<std::size_t>(expert)]++ < args.capacity;
     args.rows[i * args.copies] = kept ? args.counts[place(expert, 0)]++ : -1;
   }

@@ -21,10 +21,13 @@ void expert_rows(ExpertRowsArgs const& args) {
     for (std::int64_t copy = 0; copy < args.copies; ++copy)
       for (std::int64_t l = 0; l < local; ++l) {
         std::int64_t const expert = rank * local + l;
-        std::int64_t taken = 0, kept = 0;
-        for (std::int64_t b = 0; b < args.earlier; ++b) taken += args.before[b * args.experts + expert];
+        std::int64_t chosen = 0, kept = 0;
         for (std::int64_t i = 0; i < entries; ++i) {
-          if (args.indices[i] != expert || (args.capacity > 0 && taken++ >= args.capacity)) continue;
+          if (args.indices[i] != expert) continue;
+          std::int64_t ahead = chosen++;
+          for (std::int64_t b = 0; b < args.earlier; ++b)
+            if (args.from == nullptr || args.from[b] <= i / args.top_k) ahead += args.before[b * args.experts + expert];
+          if (args.capacity > 0 && ahead >= args.capacity) continue;
           args.rows[i * args.copies + copy] = static_cast<std::int32_t>(row++);
           ++kept;
         }

@@ -71,6 +71,24 @@ TEST(MoeParity, TokensBeyondTheCapacityAreDroppedAlike) {
   }
 }
 
+// The context axis cuts a microbatch into pieces that alternate; which tokens go is as on one rank.
+TEST(MoeParity, TokensBeyondTheCapacityAreDroppedAlikeInCutSequences) {
+  std::int64_t const n = world().size();
+  for (CpMethod const method : {CpMethod::ring, CpMethod::ulysses})
+    for (std::int64_t const tp : {1, 2}) {
+      if (tp == 2 && n < 4) continue;
+      ParallelConfig p = expert_cut(1, tp, 1, 2);
+      p.cp = n / tp, p.cp_method = method;
+      p.sequence_parallel = tp > 1 && method == CpMethod::ring;
+      ModelConfig model = small_mixtral(1);
+      if (method == CpMethod::ulysses) model.kv_heads = model.heads;
+      Experiment e = learned(model, p);
+      e.micro_batch = 2, e.seq = 32;
+      e.capacity = 1;
+      expect_equal_steps(e, 1);
+    }
+}
+
 TEST(MoeParity, OtherSchedules) {
   if (world().size() < 4) return;
   for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {

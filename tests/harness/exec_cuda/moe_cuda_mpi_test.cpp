@@ -43,6 +43,11 @@ TEST_F(EmulatedMoe, SkewInBfloat16AndCapacity) {
   e = learned(small_mixtral(1), expert_cut(ranks() / 2, 2, 1, 2));
   e.capacity = 1;
   expect(e);
+  ParallelConfig p = expert_cut(1, ranks() / 2, 1, 2);
+  p.cp = 2;
+  e = learned(small_mixtral(1), p);
+  e.capacity = 1;
+  expect(e);
 }
 
 TEST_F(EmulatedMoe, RecomputeAndShardedOptimizerWithDelays) {

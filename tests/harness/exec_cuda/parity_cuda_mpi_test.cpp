@@ -38,7 +38,8 @@ TEST_F(EmulatedParity, FewerKeyValueHeadsThanTensorRanks) {
 }
 
 TEST_F(EmulatedParity, Families) {
-  for (auto const make : {small_qwen3, small_gemma2, small_neox, small_falcon, small_latent}) {
+  for (auto const make :
+       {small_qwen3, small_gemma2, small_gemma3, small_nope, small_neox, small_falcon, small_latent}) {
     ParallelConfig p = cut(ranks() / 2, 2, 1);
     expect(make(2), p);
     p.sequence_parallel = true;
@@ -53,10 +54,14 @@ TEST_F(EmulatedParity, Families) {
 TEST_F(EmulatedParity, PrefillAndDecode) {
   for (PhaseKind const phase : {PhaseKind::prefill, PhaseKind::decode})
     for (auto const make : {small_gpt, small_gemma2, small_latent})
-      for (ParallelConfig const& p : {cut(1, ranks(), 1), cut(1, ranks() / 2, 2), cut(ranks(), 1, 1)}) {
+      for (ParallelConfig p :
+           {cut(1, ranks(), 1), cut(1, ranks() / 2, 2), cut(ranks(), 1, 1), cut(1, ranks() / 2, 1)}) {
+        bool const context = p.ranks() < ranks();  // the rest of the ranks cut a prompt
+        if (context && phase == PhaseKind::decode) continue;
+        if (context) p.cp = 2;
         Experiment e = emulated_experiment(make(2), p);
         e.phase = phase;
-        e.seq = 6;
+        e.seq = context ? 8 : 6;
         resolve(e);
         SCOPED_TRACE(fmt::format("{}: {}", e.model.name, command_flags(e)));
         static_cast<void>(emulation::take_races());

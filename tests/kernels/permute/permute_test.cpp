@@ -51,6 +51,9 @@ TEST(ExpertRows, HostEqualsReference) {
       Ints const before(static_cast<std::size_t>(3 * args.experts), 2);
       args.before = before.data(), args.earlier = 2;
       EXPECT_EQ(plan_rows(host_kernels(), indices, args), plan_rows(reference_kernels(), indices, args));
+      Ints const from{20, 300, 0};
+      args.from = from.data(), args.earlier = 3;
+      EXPECT_EQ(plan_rows(host_kernels(), indices, args), plan_rows(reference_kernels(), indices, args));
     }
 }
 
@@ -69,6 +72,12 @@ TEST(ExpertRows, TokensBeyondTheCapacityAreDroppedInOrder) {
   Plan const p = plan_rows(host_kernels(), {0, 0, 1, 0}, args);
   EXPECT_EQ(p.rows, (Ints{0, -1, -1, -1}));
   EXPECT_EQ(p.counts, (Ints{1, 0}));
+  // The same piece between the second and the third token, then behind them all.
+  Ints from{2};
+  args.from = from.data();
+  EXPECT_EQ(plan_rows(host_kernels(), {0, 0, 1, 0}, args).rows, (Ints{0, 1, -1, -1}));
+  from[0] = 4;
+  EXPECT_EQ(plan_rows(host_kernels(), {0, 0, 1, 0}, args).rows, (Ints{0, 1, 2, -1}));
 }
 
 TEST(SourceRows, HostEqualsReference) {
