@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
-#include "harness/exec/agreement.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/exec/parity_record.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -45,17 +43,13 @@ enum class Part { gradient, weight };
 /// Compares a sharded runner with rank 0's unsharded one, section by section.
 class Comparison {
  public:
-  Comparison(Runner& sharded, Runner* whole, StepProgram const& whole_program, Communicator& world,
-             ParityReport& report)
+  Comparison(Runner& sharded, ParityReference& reference, Communicator& world, ParityReport& report)
       : sharded_(sharded),
-        whole_(whole),
-        whole_program_(whole_program),
-        world_(world),
+        whole_(reference.get()),
+        whole_program_(reference.program),
         report_(report),
         mine_(sections_of(sharded.program())),
-        agree_(world),
-        device_(make_host_device()),
-        stream_(device_->make_stream(StreamKind::compute)) {}
+        record_(reference, world, report) {}
 
   /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
   void compare(Part part, bool adopt) {
@@ -65,7 +59,7 @@ class Comparison {
     double const floor = (whole_program_.precision == Dtype::f32 ? 0.05 : 0.25) * typical_rms(part);
     for (std::size_t i = 0; i < whole_program_.parameters.size(); ++i) {
       Parameter const& p = whole_program_.parameters[i];
-      std::vector<float> const global = broadcast(part, p);
+      std::vector<float> const global = record_.broadcast(tensor_of(p, part), p.elements());
       check_health(p, global, part);
       std::int64_t row = 0;
       for (ParameterSection const& s : p.sections) {
@@ -78,18 +72,7 @@ class Comparison {
     if (adopt) write_all(own);
   }
 
-  Agreement& ranks() { return agree_; }
-
-  /// Every rank learns the worst error and where it was.
-  void agree() {
-    double const worst = report_.max_rel_error;
-    report_.loss_error = agree_.maximum(report_.loss_error);
-    report_.gradient_error = agree_.maximum(report_.gradient_error);
-    report_.weight_error = agree_.maximum(report_.weight_error);
-    report_.max_rel_error = agree_.maximum(worst);
-    report_.worst = agree_.first_text(worst == report_.max_rel_error ? report_.worst : "");
-    report_.problem = agree_.first_text(report_.problem);
-  }
+  ParityRecord& record() { return record_; }
 
  private:
   static TensorId tensor_of(Parameter const& p, Part part) { return part == Part::gradient ? p.gradient : p.weight; }
@@ -135,13 +118,6 @@ class Comparison {
     }
   }
 
-  std::vector<float> broadcast(Part part, Parameter const& p) {
-    std::vector<float> values(static_cast<std::size_t>(p.elements()));
-    if (whole_) values = whole_->read(tensor_of(p, part));
-    world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, *stream_);
-    return values;
-  }
-
   /// Root mean square over all of the reference's tensors: what is far below it is zero in exact arithmetic.
   double typical_rms(Part part) {
     double squares = 0, count = 0;
@@ -151,7 +127,7 @@ class Comparison {
         squares += rms * rms * static_cast<double>(p.elements());
         count += static_cast<double>(p.elements());
       }
-    return agree_.from_first(count > 0 ? std::sqrt(squares / count) : 0);
+    return record_.ranks().from_first(count > 0 ? std::sqrt(squares / count) : 0);
   }
 
   void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
@@ -184,10 +160,7 @@ class Comparison {
         for (std::int64_t c = 0; c < p.cols; ++c) {
           float& a = local[static_cast<std::size_t>((place.row_offset + r) * p.cols + c)];
           float const b = global[static_cast<std::size_t>(row * cols + p.col_begin + c)];
-          double const error =
-              std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + scale);
-          if (owned(p, (place.row_offset + r) * p.cols + c, part))
-            record(std::isfinite(a) ? error : HUGE_VAL, key, part);
+          if (owned(p, (place.row_offset + r) * p.cols + c, part)) keep(ParityRecord::error_of(a, b, scale), key, part);
           if (adopt) a = b;
         }
       }
@@ -203,31 +176,28 @@ class Comparison {
     return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;
   }
 
-  void record(double error, std::string const& key, Part part) {
+  void keep(double error, std::string const& key, Part part) {
     double& slot = part == Part::gradient ? report_.gradient_error : report_.weight_error;
     slot = std::max(slot, error);
-    if (error <= report_.max_rel_error) return;
-    report_.max_rel_error = error;
-    report_.worst = fmt::format("{} of {}", part == Part::gradient ? "gradient" : "weight", key);
+    record_.keep_worst(error,
+                       [&] { return fmt::format("{} of {}", part == Part::gradient ? "gradient" : "weight", key); });
   }
 
   Runner& sharded_;
   Runner* whole_;
   StepProgram const& whole_program_;
-  Communicator& world_;
   ParityReport& report_;
   std::map<std::string, std::vector<SectionPlace>> mine_;
-  Agreement agree_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
+  ParityRecord record_;
 };
 
 void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, ParityReport& report) {
   // Every tensor-parallel rank of the last stage has the whole loss of its samples; one of them speaks.
   StepProgram const& p = sharded.program();
   bool const speaks = p.coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
-  report.loss = comparison.ranks().sum(speaks ? sharded.local_loss() : 0);
-  report.reference_loss = comparison.ranks().from_first(whole ? whole->local_loss() : 0);
+  Agreement& ranks = comparison.record().ranks();
+  report.loss = ranks.sum(speaks ? sharded.local_loss() : 0);
+  report.reference_loss = ranks.from_first(whole ? whole->local_loss() : 0);
   if (p.loss == no_tensor) return;
   double const error = std::abs(report.loss - report.reference_loss) / std::abs(report.reference_loss);
   report.loss_error = std::max(report.loss_error, std::isfinite(error) ? error : HUGE_VAL);
@@ -245,14 +215,10 @@ ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device&
                           int steps) {
   ParityReport report;
   report.tolerance = parity_tolerance(experiment.precision);
-  StepProgram const whole_program = lower(unsharded(experiment), 0);
-  auto self = make_self_communicator();
-  std::optional<Runner> whole;
-  if (world.rank() == 0) whole.emplace(whole_program, device, *self);
-  Runner* const reference = whole ? &*whole : nullptr;
-  Comparison comparison(sharded, reference, whole_program, world, report);
+  ParityReference whole(experiment, device, world);
+  Runner* const reference = whole.get();
+  Comparison comparison(sharded, whole, world, report);
   sharded.initialize(experiment.seed);
-  if (reference) reference->initialize(experiment.seed);
   for (int step = 1; step <= steps; ++step) {
     sharded.run_gradients();
     sharded.synchronize();
@@ -264,7 +230,7 @@ ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device&
     if (reference) reference->run_optimizer(step), reference->synchronize();
     comparison.compare(Part::weight, false);
   }
-  comparison.agree();
+  comparison.record().agree();
   return report;
 }
 

@@ -1,0 +1,79 @@
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/exec/agreement.hpp"
+#include "harness/exec/parity.hpp"
+#include "harness/program/lower.hpp"
+
+namespace shardbench {
+
+/// The unsharded program and, on rank 0, a runner of it: what sharded runners are compared with.
+struct ParityReference {
+  ParityReference(Experiment const& experiment, Device& device, Communicator& world)
+      : program(lower(unsharded(experiment), 0)), self(make_self_communicator()) {
+    if (world.rank() == 0) runner.emplace(program, device, *self);
+    if (runner) runner->initialize(experiment.seed);
+  }
+  Runner* get() { return runner ? &*runner : nullptr; }
+
+  StepProgram program;
+  std::unique_ptr<Communicator> self;
+  std::optional<Runner> runner;
+};
+
+/// What comparisons with the reference have in common: its values on every rank, and the worst error on all of them.
+class ParityRecord {
+ public:
+  ParityRecord(ParityReference& reference, Communicator& world, ParityReport& report)
+      : reference_(reference), world_(world), report_(report), agree_(world) {}
+
+  Agreement& ranks() { return agree_; }
+
+  /// `count` values of one of the reference's tensors, from rank 0 to all.
+  std::vector<float> broadcast(TensorId id, std::int64_t count, std::int32_t microbatch = 0) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    if (Runner* const whole = reference_.get()) values = whole->read(id, microbatch);
+    world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, *stream_);
+    return values;
+  }
+
+  /// |a - b| / (|b| + scale), infinite where it is not finite.
+  static double error_of(float a, float b, double scale) {
+    double const error =
+        std::abs(static_cast<double>(a) - static_cast<double>(b)) / (std::abs(static_cast<double>(b)) + scale);
+    return std::isfinite(error) ? error : HUGE_VAL;
+  }
+
+  /// Keeps an error that is the worst so far, and what it is of.
+  template <class Where>
+  void keep_worst(double error, Where where) {
+    if (error <= report_.max_rel_error) return;
+    report_.max_rel_error = error;
+    report_.worst = where();
+  }
+
+  /// Every rank learns the worst error and where it was.
+  void agree() {
+    double const worst = report_.max_rel_error;
+    for (double* const error : {&report_.loss_error, &report_.gradient_error, &report_.weight_error})
+      *error = agree_.maximum(*error);
+    report_.max_rel_error = agree_.maximum(worst);
+    report_.worst = agree_.first_text(worst == report_.max_rel_error ? report_.worst : "");
+    report_.problem = agree_.first_text(report_.problem);
+  }
+
+ private:
+  ParityReference& reference_;
+  Communicator& world_;
+  ParityReport& report_;
+  Agreement agree_;
+  std::unique_ptr<Device> device_ = make_host_device();
+  std::unique_ptr<Stream> stream_ = device_->make_stream(StreamKind::compute);
+};
+
+}  // namespace shardbench
