@@ -19,6 +19,12 @@ TensorRef columns(TensorRef whole, std::int64_t offset, std::int64_t stride) {
   return {whole.id, whole.offset + offset, stride};
 }
 
+/// Every query sees the whole sequence (or the part that the context axis left).
+Layout whole_sequence(Layout layout) {
+  if (is_partial(layout[tp_axis]) || is_shard(layout[tp_axis], sequence_dim)) layout[tp_axis] = Replicate{};
+  return layout;
+}
+
 }  // namespace
 
 AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
@@ -95,10 +101,7 @@ void GraphBuilder::vector_norm_backward(VectorNorm const& n, TensorRef dy, Tenso
 }
 
 Value GraphBuilder::attention(Value qkv, std::int64_t layer) {
-  // Every query sees the whole sequence (or the part that the context axis left).
-  Layout settled = state(qkv).layout;
-  if (is_partial(settled[tp_axis]) || is_shard(settled[tp_axis], sequence_dim)) settled[tp_axis] = Replicate{};
-  qkv = redistribute(qkv, settled, state(qkv).name + ".reduce");
+  qkv = redistribute(qkv, whole_sequence(state(qkv).layout), state(qkv).name + ".reduce");
   AttentionOpShape const shape = attention_shape(layer);
   std::int64_t const q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   std::int64_t const stride = state(qkv).cols, rows = state(qkv).rows, qk_width = q_width + kv_width;
