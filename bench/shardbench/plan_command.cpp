@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "bench/shardbench/commands.hpp"
+#include "bench/shardbench/experiment_of.hpp"
 #include "bench/shardbench/outputs.hpp"
 #include "bench/shardbench/plan_rows.hpp"
 #include "bench/shardbench/plan_text.hpp"
@@ -17,6 +21,8 @@ constexpr double seconds_per_day = 86400;
 /// A count of devices is judged by more than the cut that the closed forms tell fastest: they may err by more than two
 /// cuts differ.
 constexpr std::size_t simulated_in_search = 4;
+/// Counts that are tried one by one; beyond them the search doubles, and says what it passed over.
+constexpr std::size_t most_trials = 512, most_served_trials = 48;
 
 void write_rows(PlanInput const& in, std::vector<ReportRow>& rows) {
   mark_front(rows);
@@ -92,11 +98,10 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   std::vector<CountPlan> plans;
   std::vector<ReportRow> rows;
   for (std::int64_t const devices : in.counts) {
-    CountPlan none{.request = request_for(in.base, devices, in.demands), .plan = {}};
     // Of several counts some may have no legal cut; of all of them, the last says why.
     bool const last = devices == in.counts.back() && rows.empty();
-    if (!last && !has_legal_point(none.request)) {
-      plans.push_back(std::move(none));
+    if (!last && !legal_request(in.base, devices, in.demands)) {
+      plans.push_back({.request = {.base = in.base, .devices = devices, .axes = {}}, .plan = {}});
       continue;
     }
     plans.push_back(plan_count(in, model, devices, in.options));
@@ -112,31 +117,37 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   return best ? 0 : 1;
 }
 
-/// The first count, doubled while even devices at their peak would miss the deadline: 6 FLOPs a token and parameter it
-/// meets, at the faster of the run's and the stack's linear precision.
-std::int64_t first_count(PlanInput const& in, CostModel const& model) {
-  std::int64_t n = in.counts.front();
-  if (in.budget.deadline_days == 0 || in.base.model.yolo) return n;
+/// The least count that could meet the deadline with its devices at their peak: 6 FLOPs a token and parameter it is
+/// multiplied with, at the faster of the run's and the stack's linear precision.
+std::int64_t least_count(PlanInput const& in, CostModel const& model) {
+  std::int64_t const first = in.counts.front();
+  if (in.budget.deadline_days == 0 || in.base.model.yolo) return first;
   Dtype const linear = model.stack().linear_precision;
   double const run = model.system().peak_tflops_of(in.base.precision);
   double const peak = 1e12 * (linear == Dtype::f32 ? run : std::max(run, model.system().peak_tflops_of(linear)));
-  auto const active = static_cast<double>(count_parameters(in.base.model).active);
+  ParameterCount const parameters = count_parameters(in.base.model);
+  auto const active = static_cast<double>(parameters.active - (parameters.head > 0 ? parameters.embedding : 0));
   double const device_days = 6 * active * in.budget.tokens / peak / seconds_per_day;
-  while (2 * n <= in.counts.back() && device_days / static_cast<double>(n) > in.budget.deadline_days) n *= 2;
-  return n;
+  double const least = std::ceil(device_days / in.budget.deadline_days);
+  return std::max(first, static_cast<std::int64_t>(std::min(least, static_cast<double>(in.counts.back()))));
 }
 
-/// Nothing up to the last count is enough: what that count comes to, and what it lacks.
-int fail_fewest(PlanInput const& in, CostModel const& model) {
+/// Nothing up to the last count is enough: what the nearest of those tried comes to, and what it lacks.
+int fail_fewest(PlanInput const& in, CostModel const& model, DeviceSearch const& search) {
   std::vector<ReportRow> rows;
-  CountPlan const count = plan_count(in, model, in.counts.back(), in.options);
+  DeviceTrial const* nearest = nullptr;
+  for (DeviceTrial const& t : search.trials)
+    if (t.possible && (!nearest || t.time <= nearest->time)) nearest = &t;
+  if (!nearest && !search.trials.empty()) nearest = &search.trials.back();
+  CountPlan const count = plan_count(in, model, nearest ? nearest->devices : in.counts.back(), in.options);
   add_rows(in, model, count, rows);
   std::string reason;
   if (!count.plan.result.best.empty()) {
     PlannedPoint const& best = count.plan.result.best.front();
     double const days = run_cost(in, best.experiment, best.step_ms).training.days;
-    reason = fmt::format("deadline of {:g} days missed by {:.1f} days on {} devices, the most asked for (--gpus)",
-                         in.budget.deadline_days, days - in.budget.deadline_days, in.counts.back());
+    reason = fmt::format("deadline of {:g} days missed by {:.1f} days on {} devices, the nearest of {} to {} (--gpus)",
+                         in.budget.deadline_days, days - in.budget.deadline_days, count.request.devices,
+                         in.counts.front(), in.counts.back());
     for (ReportRow& row : rows) row.outcome = Outcome::failed, row.reason = reason;
   }
   write_rows(in, rows);
@@ -148,29 +159,42 @@ int fail_fewest(PlanInput const& in, CostModel const& model) {
   return 1;
 }
 
+/// Days of the run for each ms of a step on so many devices; 0 where they fail too often to get on.
+double days_per_ms(PlanInput const& in, std::int64_t devices) {
+  RunBudget const& b = in.budget;
+  try {
+    return training_budget(b.tokens, static_cast<double>(in.base.global_batch * in.base.seq), 1, devices,
+                           goodput(devices, b.failures), b.failures.straggler_share, 0)
+        .days;
+  } catch (InputError const&) {
+    return 0;
+  }
+}
+
 /// The fewest devices in which a model fits and, with a deadline, which meet it.
 int plan_fewest(PlanInput const& in, CostModel const& model) {
   PlanOptions quick = in.options;
   quick.top = 1, quick.simulated = simulated_in_search;
   bool const deadline = in.budget.deadline_days > 0;
+  PlanRequest const shared{.base = in.base, .devices = 1, .axes = {}};
+  PlanCoster coster(shared, model);
   auto const attempt = [&](std::int64_t devices) {
-    DeviceTrial trial{.devices = devices};
-    if (!has_legal_point(request_for(in.base, devices, in.demands))) return trial;
-    CountPlan const count = plan_count(in, model, devices, quick);
-    trial.possible = !count.plan.result.best.empty();
-    if (!trial.possible) return trial;
-    PlannedPoint const& best = count.plan.result.best.front();
-    trial.time = deadline ? run_cost(in, best.experiment, best.step_ms).training.days : best.step_ms;
-    trial.meets = meets_deadline(in, count);
+    double const days = deadline ? days_per_ms(in, devices) : 1;
+    std::optional<PlanRequest> const request = legal_request(in.base, devices, in.demands);
+    if (!request || days == 0) return DeviceTrial{.devices = devices};
+    double const enough_ms = deadline ? in.budget.deadline_days / days : std::numeric_limits<double>::infinity();
+    DeviceTrial trial = try_step(*request, model, quick, enough_ms, coster);
+    trial.time *= days;
     return trial;
   };
-  DeviceSearch const search =
-      fewest_devices(first_count(in, model), in.counts.back(), in.budget.deadline_days, attempt);
+  std::vector<std::int64_t> const counts =
+      possible_counts(in.base, in.demands, least_count(in, model), in.counts.back());
+  DeviceSearch const search = fewest_devices(counts, most_trials, attempt);
   if (!in.json)
     print_search(in, search,
                  deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",
                  deadline ? "days" : "step ms");
-  if (search.devices == 0) return fail_fewest(in, model);
+  if (search.devices == 0) return fail_fewest(in, model, search);
   std::vector<ReportRow> rows;
   CountPlan const count = plan_count(in, model, search.devices, in.options);
   add_rows(in, model, count, rows);
@@ -223,6 +247,7 @@ int serve_fewest(PlanInput const& in, CostModel const& model) {
       PlanOptions quick = in.options;
       quick.top = 1, quick.simulated = simulated_in_search;
       ServeResult const result = plan_serving(serve_request(in, devices), model, quick, in.objective);
+      trial.simulated = true;
       trial.possible = result.best.size() + static_cast<std::size_t>(result.too_slow) > 0;
       trial.meets = !result.best.empty();
       trial.time = trial.meets ? result.best.front().tpot_ms : result.least_tpot_ms;
@@ -231,9 +256,16 @@ int serve_fewest(PlanInput const& in, CostModel const& model) {
     }
     return trial;
   };
-  DeviceSearch const search = fewest_devices(in.counts.front(), in.counts.back(), 0, attempt);
+  std::vector<std::int64_t> const counts = serving_counts(serve_request(in, in.counts.back()), model,
+                                                          in.options.memory_share, in.counts.front(), in.counts.back());
+  DeviceSearch const search = fewest_devices(counts, most_served_trials, attempt);
   if (!in.json) print_search(in, search, limits_text(in), "tpot ms");
-  return show_serving(in, model, {search.devices == 0 ? in.counts.back() : search.devices});
+  if (search.devices > 0) return show_serving(in, model, {search.devices});
+  std::int64_t nearest = search.trials.empty() ? in.counts.back() : search.trials.back().devices;
+  double least = 0;
+  for (DeviceTrial const& t : search.trials)
+    if (t.possible && (least == 0 || t.time < least)) nearest = t.devices, least = t.time;
+  return show_serving(in, model, {nearest});
 }
 
 }  // namespace
@@ -241,6 +273,7 @@ int serve_fewest(PlanInput const& in, CostModel const& model) {
 int plan_command(Arguments const& arguments) {
   CostModel const model = plan_cost_model(arguments);
   PlanInput const in = read_plan_input(arguments, model);
+  note_default_model(in.base);
   check_outputs(in.out);
   if (in.serving) return in.search ? serve_fewest(in, model) : show_serving(in, model, in.counts);
   return in.search ? plan_fewest(in, model) : plan_counts(in, model);

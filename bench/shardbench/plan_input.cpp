@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "harness/config/field_text.hpp"
@@ -17,28 +19,35 @@ constexpr std::int64_t most_devices = std::int64_t{1} << 24, searched_devices = 
 
 using Units = std::initializer_list<std::pair<std::string_view, double>>;
 
-/// "a number from 1 to 100, with ms or s behind it (without: ms)".
+/// "a number from 1 to 100, with ms or s behind it (without: ms)", "a number >= 1, alone or with K or M behind it".
 std::string allowed_text(Units units, double least, double most) {
   std::string words, without;
   for (auto const& [unit, times] : units) {
     words += fmt::format("{}{}", words.empty() ? "" : " or ", unit);
     if (times == 1) without = fmt::format(" (without: {})", unit);
   }
-  return fmt::format("a {}{}{}", number_range_text(least, most),
-                     words.empty() ? "" : fmt::format(", with {} behind it", words),
-                     without.empty() && !words.empty() ? " or nothing" : without);
+  return fmt::format(
+      "a {}{}{}", number_range_text(least, most),
+      words.empty() ? "" : fmt::format(", {}with {} behind it", without.empty() ? "alone or " : "", words), without);
+}
+
+/// Reads "12", "1.5", "1e12" from the front of the text; nothing where no number stands there.
+std::optional<double> take_number(std::string_view& text) {
+  double value = 0;
+  bool const starts = !text.empty() && (text.front() == '.' || (text.front() >= '0' && text.front() <= '9'));
+  auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (!starts || error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  return value;
 }
 
 /// A number with one of these units behind it, in the unit of factor 1; without a unit it is in that one.
 double with_unit(std::string_view flag, std::string_view text, Units units, double least, double most) {
-  std::size_t const digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  std::string_view const behind = text.substr(digits);
+  std::string_view behind = text;
+  std::optional<double> const number = take_number(behind);
   auto const unit = std::ranges::find(units, behind, &std::pair<std::string_view, double>::first);
   bool const known = behind.empty() || unit != units.end();
-  try {
-    if (known) return (behind.empty() ? 1 : unit->second) * parse_number(flag, text.substr(0, digits), least, most);
-  } catch (InputError const&) {  // it knows neither the unit nor the whole text
-  }
+  if (number && known && *number >= least && *number <= most) return (behind.empty() ? 1 : unit->second) * *number;
   throw InputError(fmt::format("--{}: {} is not {}", flag, in_quotes(text), allowed_text(units, least, most)));
 }
 
@@ -67,7 +76,8 @@ void read_model(PlanInput& in, Arguments const& a) {
   in.base.precision = Dtype::bf16;
   for (auto const& [flag, value] : a.fields) set_field(in.base, flag, value);
   std::int64_t const batch = in.base.global_batch, context = in.base.context;
-  if (batch == 0 && !in.serving) throw InputError("--global-batch: missing; the planner needs the samples of a step");
+  if (batch == 0 && !in.serving)
+    throw InputError("--global-batch: missing; allowed: the samples of a step over all devices, an integer >= 1");
   if (context > 0 && !in.serving)
     throw InputError(fmt::format(
         "--context: {} given for a training step; allowed with --ttft, --tpot or --objective latency", context));

@@ -18,15 +18,19 @@ std::string rate_heading(Experiment const& e) { return e.model.yolo ? "images/s/
 
 constexpr double agreement = 0.02;  // played schedules and simulation within this, or it is said
 
+constexpr std::size_t shown_trials = 12;
+
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 void print_space(PlanRequest const& r, PlanResult const& result) {
   fmt::print("space\n{}", axes_text(r.axes));
   fmt::print(
-      "  {} legal points, {} costed, {} of them too big, {} without a program; {} points that a rule forbids\n\n",
+      "  {} legal points, {} costed, {} of them too big, {} without a program, {} of micro-batches beyond one that is "
+      "too "
+      "big or cannot win; {} points that a rule forbids\n\n",
       grouped(static_cast<double>(result.space.legal)), grouped(static_cast<double>(result.costed)),
       grouped(static_cast<double>(result.too_big)), grouped(static_cast<double>(result.no_program)),
-      grouped(static_cast<double>(result.space.illegal)));
+      grouped(static_cast<double>(result.left_out)), grouped(static_cast<double>(result.space.illegal)));
 }
 
 std::vector<std::string> line_of(PlannedPoint const& p) {
@@ -222,19 +226,29 @@ void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
 
 void print_search(PlanInput const& in, DeviceSearch const& search, std::string const& demand, std::string const& unit) {
   fmt::print("fewest devices with {}, of {} to {} (--gpus)\n", demand, in.counts.front(), in.counts.back());
+  std::vector<DeviceTrial> const& trials = search.trials;
+  std::size_t const hidden = trials.size() > shown_trials ? trials.size() - shown_trials : 0;
+  if (hidden > 0)
+    fmt::print("  {} counts with a legal cut from {} to {}: none is enough\n", hidden, trials.front().devices,
+               trials[hidden - 1].devices);
   std::vector<std::vector<std::string>> lines{{"devices", unit, "answer"}};
-  std::vector<DeviceTrial> trials = search.trials;
-  std::ranges::stable_sort(trials, {}, &DeviceTrial::devices);
-  for (DeviceTrial const& t : trials)
+  for (std::size_t i = hidden; i < trials.size(); ++i) {
+    DeviceTrial const& t = trials[i];
     lines.push_back({fmt::format("{}", t.devices), t.time > 0 ? fmt::format("{:.1f}", t.time) : "",
-                     t.meets      ? "enough"
-                     : t.possible ? "too slow"
-                                  : "no legal cut fits"});
+                     t.meets       ? "enough"
+                     : !t.possible ? "no legal cut fits"
+                                   : fmt::format("too slow{}", t.simulated ? "" : " by the closed forms")});
+  }
   for (std::string const& line : table_lines(lines)) fmt::print("  {}\n", line);
   if (search.devices > 0)
-    fmt::print("devices   {} are enough\n\n", search.devices);
+    fmt::print("devices   {} are enough{}\n", search.devices,
+               search.untried.empty() ? ": every smaller count with a legal cut is not" : "");
   else
-    fmt::print("devices   none of these counts is enough\n\n");
+    fmt::print("devices   none of these counts is enough\n");
+  if (!search.untried.empty())
+    fmt::print("untried   {} counts with a legal cut from {} to {}; --gpus FROM..TO looks at some of them\n",
+               search.untried.size(), search.untried.front(), search.untried.back());
+  fmt::print("\n");
 }
 
 }  // namespace shardbench

@@ -20,7 +20,7 @@ void print_plan(PlanInput const& input, CountPlan const& plan, CostModel const& 
 /// A line a device count, and where the curve bends.
 void print_curve(PlanInput const& input, std::vector<CountPlan> const& plans);
 
-/// The device counts that were tried for a demand, of which range, and the answer.
+/// The device counts that were tried for a demand, of which range, the answer, and what was not tried.
 void print_search(PlanInput const& input, DeviceSearch const& search, std::string const& demand,
                   std::string const& time_unit);
 

@@ -216,8 +216,9 @@ std::vector<Field> make_table() {
   t.push_back(classes);
   t.push_back(integer("seq", "tokens of a sample", 1, batch_limit, SB_FIELD(seq)));
   t.push_back(integer("micro-batch", "samples a rank takes at once", 1, batch_limit, SB_FIELD(micro_batch)));
-  t.push_back(integer("global-batch", "samples a step over all ranks; micro-batch * dp when not given", 1, batch_limit,
-                      SB_FIELD(global_batch)));
+  t.push_back(integer("global-batch",
+                      "samples a step over all ranks; micro-batch * dp when not given (a plan of training needs it)", 1,
+                      batch_limit, SB_FIELD(global_batch)));
   t.push_back(choice("precision", "of weights and activations in compute",
                      std::vector{Dtype::f32, Dtype::bf16, Dtype::fp8}, SB_FIELD(precision)));
   t.push_back(choice("gradient-dtype", "in which gradients are kept and reduced", std::vector{Dtype::f32, Dtype::bf16},

@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,20 @@ std::vector<std::string> texts_of(PlanDemands const& demands);
 /// The request with the default axes for so many devices, narrowed by the demands. Throws InputError for a demand that
 /// cannot be read or leaves an axis empty.
 PlanRequest request_for(Experiment const& base, std::int64_t devices, PlanDemands const& demands);
+
+/// The same where the demands leave a legal point, nothing where they do not.
+std::optional<PlanRequest> legal_request(Experiment const& base, std::int64_t devices, PlanDemands const& demands);
+
+/// The axes over all device counts up to this one, narrowed by the demands. Errors as request_for.
+PlanAxes axes_for(Experiment const& base, std::int64_t most_devices, PlanDemands const& demands);
+
+/// Devices that tp, cp and pp of these axes can make up: of one copy of the model.
+std::set<std::int64_t> copy_sizes(PlanAxes const& axes);
+
+/// Device counts from..to, ascending, of which some point may be legal; the others have no legal cut. Errors as
+/// request_for.
+std::vector<std::int64_t> possible_counts(Experiment const& base, PlanDemands const& demands, std::int64_t from,
+                                          std::int64_t to);
 
 /// Whether any point is legal.
 bool has_legal_point(PlanRequest const& request);

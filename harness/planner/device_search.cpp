@@ -1,36 +1,49 @@
 #include "harness/planner/device_search.hpp"
 
+#include <cmath>
+
+#include "kernels/core/error.hpp"
+
 namespace shardbench {
-namespace {
 
-constexpr std::int64_t parts_of_half = 8;
-constexpr double spare = 0.9;  // more devices shift the best cut, which can gain a little beyond their number
-
-}  // namespace
-
-DeviceSearch fewest_devices(std::int64_t from, std::int64_t to, double limit,
+DeviceSearch fewest_devices(std::span<std::int64_t const> counts, std::size_t most_trials,
                             std::function<DeviceTrial(std::int64_t)> const& attempt) {
   DeviceSearch search;
-  DeviceTrial met;
-  for (std::int64_t n = from;; n = n > to / 2 ? to : 2 * n) {
-    search.trials.push_back(attempt(n));
-    if (search.trials.back().meets) met = search.trials.back();
-    if (met.meets || n >= to) break;
-  }
-  if (!met.meets) return search;
-  search.devices = met.devices;
-  if (search.trials.size() < 2) return search;
-  std::int64_t const low = search.trials[search.trials.size() - 2].devices;
-  std::int64_t const step = (met.devices - low + parts_of_half - 1) / parts_of_half;
-  for (std::int64_t n = low + step; n < met.devices; n += step) {
-    double const at_best = spare * met.time * static_cast<double>(met.devices) / static_cast<double>(n);
-    if (limit > 0 && at_best > limit) continue;
+  for (std::int64_t const n : counts) {
+    bool const all = search.trials.size() < most_trials;
+    if (!all && n < 2 * search.trials.back().devices && n != counts.back()) {
+      search.untried.push_back(n);
+      continue;
+    }
     search.trials.push_back(attempt(n));
     if (!search.trials.back().meets) continue;
     search.devices = n;
     break;
   }
   return search;
+}
+
+DeviceTrial try_step(PlanRequest const& request, CostModel const& model, PlanOptions options, double enough_ms,
+                     PlanCoster& coster) {
+  DeviceTrial trial{.devices = request.devices};
+  options.enough_ms = enough_ms;
+  PlanResult result;
+  try {
+    result = plan(request, model, options, coster);
+  } catch (InputError const&) {  // nothing legal has a program
+    return trial;
+  }
+  trial.possible = result.screened_ms > 0;
+  trial.time = result.screened_ms;
+  trial.simulated = result.looks > 0;
+  if (result.best.empty()) {
+    // Without a limit on time all that seemed to fit was simulated, and none of it does.
+    trial.possible = trial.possible && std::isfinite(enough_ms);
+    return trial;
+  }
+  trial.time = result.best.front().step_ms;
+  trial.meets = trial.time <= enough_ms;
+  return trial;
 }
 
 std::size_t bend_of(std::vector<std::int64_t> const& devices, std::vector<double> const& step_ms) {

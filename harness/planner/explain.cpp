@@ -34,11 +34,16 @@ std::int64_t least_degree(LayerCostTable& table, std::vector<std::int32_t> const
 }
 
 /// Keeps the values that save memory, where the demands left them.
-PlanAxes frugal(PlanAxes axes) {
+PlanAxes frugal(PlanRequest const& request) {
+  PlanAxes axes = request.axes;
   auto const keep = [](auto& values, auto value) {
     if (std::ranges::find(values, value) != values.end()) values = {value};
   };
-  if (!axes.micro_batch.empty()) axes.micro_batch = {std::ranges::min(axes.micro_batch)};
+  std::ranges::sort(axes.micro_batch);
+  std::int64_t const batch = request.base.global_batch;
+  auto const least =
+      std::ranges::find_if(axes.micro_batch, [&](std::int32_t b) { return batch / b <= most_microbatches; });
+  if (least != axes.micro_batch.end()) axes.micro_batch = {*least};
   if (!axes.zero_stage.empty()) {
     std::int8_t const most = std::ranges::max(axes.zero_stage);
     std::erase_if(axes.zero_stage, [&](std::int8_t zero) { return zero != 0 && zero != most; });
@@ -111,7 +116,7 @@ std::vector<OversizedLayer> oversized_layers(PlanRequest const& request, CostMod
 
 std::vector<SmallCandidate> smallest_in_memory(PlanRequest const& request, CostModel const& model) {
   PlanRequest frugal_request = request;
-  frugal_request.axes = frugal(request.axes);
+  frugal_request.axes = frugal(request);
   std::map<std::pair<std::int8_t, bool>, SmallCandidate> by_class;
   PlanCoster coster(frugal_request, model);
   for_each_candidate(frugal_request, [&](Candidate const& c) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/planner/plan_search.hpp"
+#include "harness/planner/screen.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -53,14 +54,16 @@ PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Can
 }
 
 PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options) {
+  PlanCoster coster(request, model);
+  return plan(request, model, options, coster);
+}
+
+PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options, PlanCoster& coster) {
   PlanResult result;
   std::string problem;
-  PlanCoster coster(request, model);
-  coster.prepare();
   double const allowed = allowed_bytes(model, options.memory_share);
   Kept kept;
-  result.space = for_each_candidate(request, [&](Candidate const& c) {
-    PlanCost const* const cost = coster.cost(c);
+  ScreenCount const count = for_each_cost(request, coster, allowed, [&](Candidate const& c, PlanCost const* cost) {
     if (!cost) {
       ++result.no_program;
       if (problem.empty()) problem = coster.problem();
@@ -73,9 +76,11 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
       ++result.too_big;
       return;
     }
+    if (result.screened_ms == 0 || cost->step_ms < result.screened_ms) result.screened_ms = cost->step_ms;
     if (options.watch) options.watch(c, *cost);
     kept.add(c, *cost);
   });
+  result.space = count.space, result.left_out = count.left_out;
   result.layer_keys = coster.layer_keys();
   if (result.space.legal == 0)
     throw InputError(

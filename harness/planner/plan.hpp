@@ -34,6 +34,9 @@ struct PlanResult {
   SpaceCount space;
   std::int64_t costed = 0;         ///< legal and with a program: costed by the closed forms
   std::int64_t too_big = 0;        ///< of these, more memory than allowed
+  std::int64_t left_out = 0;       ///< legal, not costed: larger micro-batches that cannot fit or win (screen.hpp)
+  double screened_ms = 0;          ///< of the fastest that fits by the closed forms, 0 when none does
+  std::size_t looks = 0;           ///< candidates that were simulated
   std::int64_t no_program = 0;     ///< legal, but nothing lowers it
   std::size_t layer_keys = 0;      ///< different layer costs that were needed
   std::string problem;             ///< why the first of these has none, where a closer look found it
@@ -48,11 +51,14 @@ struct PlanOptions {
   /// Sees every candidate that fits by the closed forms, in the order of the enumeration; may be empty.
   std::function<void(Candidate const&, PlanCost const&)> watch = {};
   std::size_t simulated = 12;  ///< candidates that are simulated at least, those expected to be fastest first
+  double enough_ms = 0;        ///< not 0: only whether a step is that fast matters, the first found ends the search
 };
 
 /// Tries the whole space, keeps what fits in memory, simulates the fastest and orders them by simulated time. The same
 /// request gives the same answer. Throws InputError when the space is empty, naming the demands.
 PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options = {});
+/// The same with a coster of the same base and cost model, which keeps what it learns for other device counts.
+PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions const& options, PlanCoster& coster);
 
 /// Simulates one candidate. Throws IllegalConfig when it has no program.
 PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Candidate const& candidate);

@@ -32,12 +32,10 @@ double in_flight(Candidate const& c, std::size_t stage, double microbatches) {
 PlanCoster::PlanCoster(PlanRequest const& request, CostModel const& model)
     : request_(request), model_(model), table_(request, model), walk_(request, model) {}
 
-void PlanCoster::prepare() {
-  std::vector<LayerKey> keys;
-  for_each_candidate(request_, [&](Candidate const& c) {
-    if (LayerKey const key = layer_key(c); keys.empty() || keys.back() != key) keys.push_back(key);
-  });
-  table_.prepare(keys);
+double PlanCoster::pass_ms() const {
+  std::vector<std::int64_t> const counts = layers_by_kind(request_.base.model, 0, request_.base.model.layers);
+  PieceCost const whole = stage_cost({.layers = counts, .embedding = true, .head = true});
+  return whole.forward_ms + whole.backward_ms;
 }
 
 PlanCost const* PlanCoster::cost(Candidate const& c) {

@@ -22,16 +22,19 @@ struct PlanCost {
 /// Costs candidates by closed forms over layer costs: of the paths through a schedule's work that can be what its step
 /// takes, the longest; seldom above what the schedule takes when it is played, and below it where stages or messages
 /// hold each other up. Bubbles: 1F1B, interleaved: Narayanan et al. 2021; ZB-H1, ZB-V: Qi et al. 2024; DualPipe: the
-/// DeepSeek-V3 report, without the overlap of its pairs. Not for use by several threads at once.
+/// DeepSeek-V3 report, without the overlap of its pairs. The device count of the request is never looked at: one coster
+/// serves all counts. Not for use by several threads at once.
 class PlanCoster {
  public:
   PlanCoster(PlanRequest const& request, CostModel const& model);
-  /// Computes what candidates of the request's space will need, on all cores.
-  void prepare();
+  /// Computes what candidates of these keys will need, on all cores.
+  void prepare(std::vector<LayerKey> const& keys) { table_.prepare(keys); }
   /// The cost, or nullptr when the candidate has no program.
   PlanCost const* cost(Candidate const& candidate);
   /// The step of a candidate that has a cost, its schedule played by itself: dearer and closer (StepWalk).
   double played_ms(Candidate const& candidate);
+  /// Forward and backward of one microbatch of the last costed candidate through the whole model.
+  double pass_ms() const;
   /// Why the last candidate without a program has none.
   std::string const& problem() const { return layer_->problem; }
   /// Layer costs computed so far.

@@ -38,7 +38,9 @@ double PlanSearch::expected_ms(ScreenedPoint const& s) const {
 
 void PlanSearch::play_until_sure() {
   double const slack = closed_form_slack * std::min(least_ratio_, unseen_ratio);
-  while (next_ < candidates_.size() &&
+  // What cannot be as fast as is enough needs no closer look.
+  double const limit = options_.enough_ms > 0 ? options_.enough_ms : std::numeric_limits<double>::infinity();
+  while (next_ < candidates_.size() && slack * candidates_[next_].cost.step_ms <= limit &&
          (played_.empty() || slack * candidates_[next_].cost.step_ms < played_.front().expected_ms)) {
     Played one{candidates_[next_], next_, 0};
     ++next_;
@@ -65,6 +67,7 @@ std::vector<ScreenedPoint> PlanSearch::take_fastest(double best_ms, PlanResult c
     play_until_sure();
     if (played_.empty()) break;
     double const expected = played_.front().expected_ms;
+    if (options_.enough_ms > 0 && expected > options_.enough_ms) break;
     if (enough && expected > best_ms) {
       if (expected > margin * best_ms || spare_looks_ == most_spare_looks) break;
       ++spare_looks_;
@@ -113,6 +116,7 @@ void PlanSearch::run(std::vector<ScreenedPoint> candidates, PlanResult& result) 
   for (;;) {
     std::vector<ScreenedPoint> const now = take_fastest(best_ms, result);
     if (now.empty()) return;
+    result.looks += now.size();
     std::vector<Look> looks = simulate(now);
     for (std::size_t k = 0; k < now.size(); ++k) {
       if (!looks[k].point) {
@@ -126,6 +130,7 @@ void PlanSearch::run(std::vector<ScreenedPoint> candidates, PlanResult& result) 
       best_ms = std::min(best_ms, point.step_ms);
       result.best.push_back(std::move(point));
     }
+    if (best_ms <= options_.enough_ms) return;
     for (Played& one : played_) one.expected_ms = expected_ms(one.point);
     std::ranges::make_heap(played_, later);
   }

@@ -12,20 +12,26 @@ namespace shardbench {
 namespace {
 
 constexpr std::int64_t context_parallel_from = 8192;  // tokens; below it activations of a sequence fit anywhere
-constexpr std::int32_t most_micro_batch = 16, most_chunks = 16;
+constexpr std::int32_t most_chunks = 16;
 
-void add_divisors(std::vector<std::int32_t>& values, std::int64_t of, std::int64_t limit) {
-  for (std::int32_t d = 1; d <= limit && d <= of; ++d)
-    if (of % d == 0) values.push_back(d);
+std::vector<std::int32_t> divisors(std::int64_t of) {
+  std::vector<std::int32_t> values;
+  for (std::int64_t d = 1; d * d <= of; ++d) {
+    if (of % d != 0) continue;
+    values.push_back(static_cast<std::int32_t>(d));
+    if (d * d != of) values.push_back(static_cast<std::int32_t>(of / d));
+  }
+  std::ranges::sort(values);
+  return values;
 }
 
 /// The schedule's rules on microbatches and stages (harness/config/experiment.cpp, cut_rules.cpp).
 bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microbatches) {
-  if (c.pp == 1) return c.schedule == ScheduleKind::one_f_one_b && c.vpp == 1;
+  if (c.pp == 1) return c.schedule == ScheduleKind::one_f_one_b && c.vpp == 1 && microbatches <= most_microbatches;
   if ((c.schedule == ScheduleKind::interleaved) != (c.vpp > 1)) return false;
   std::int64_t pieces = static_cast<std::int64_t>(c.pp) * c.vpp;
   if (c.schedule == ScheduleKind::zb_v) pieces = 2L * c.pp;
-  if (pieces > layers) return false;
+  if (pieces > layers || microbatches > most_microbatches) return false;
   if (c.schedule == ScheduleKind::dualpipe && c.pp % 2 != 0) return false;
   return microbatches_fit(c.schedule, c.pp, microbatches);
 }
@@ -215,23 +221,19 @@ void leave_out_what_has_no_meaning(PlanAxes& a, ModelConfig const& m) {
 
 }  // namespace
 
-PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
+PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices) {
   PlanAxes a;
   ModelConfig const& m = base.model;
-  for (std::int64_t const tp : legal_tp(m, devices))
-    if (devices % tp == 0) a.tp.push_back(static_cast<std::int32_t>(tp));
+  for (std::int64_t const tp : legal_tp(m, most_devices)) a.tp.push_back(static_cast<std::int32_t>(tp));
   a.cp = {1};
-  for (std::int32_t cp = 2; base.seq / cp >= context_parallel_from / 2 && cp <= devices; cp *= 2) a.cp.push_back(cp);
-  if (m.moe) {
-    add_divisors(a.ep, m.moe->experts, devices);
-    std::erase_if(a.ep, [&](std::int32_t ep) { return devices % ep != 0; });
-  } else {
-    a.ep = {1};
-  }
+  for (std::int32_t cp = 2; base.seq / cp >= context_parallel_from / 2 && cp <= most_devices; cp *= 2)
+    a.cp.push_back(cp);
+  a.ep = m.moe ? divisors(m.moe->experts) : std::vector<std::int32_t>{1};
+  std::erase_if(a.ep, [&](std::int32_t ep) { return ep > most_devices; });
   a.etp = {1};
-  add_divisors(a.pp, devices, m.layers);
+  for (std::int32_t pp = 1; pp <= m.layers && pp <= most_devices; ++pp) a.pp.push_back(pp);
   for (std::int32_t v = 1; v <= most_chunks && v <= m.layers; ++v) a.vpp.push_back(v);
-  for (std::int32_t b = 1; b <= most_micro_batch && b <= base.global_batch; b *= 2) a.micro_batch.push_back(b);
+  a.micro_batch = divisors(base.global_batch);
   a.zero_stage = {0, 1, 2, 3};
   a.sequence_parallel = {false, true};
   a.tp_overlap = {false, true};
@@ -239,6 +241,14 @@ PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
   a.schedule = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v,
                 ScheduleKind::dualpipe};
   leave_out_what_has_no_meaning(a, m);
+  return a;
+}
+
+PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
+  PlanAxes a = axes_up_to(base, devices);
+  for (std::vector<std::int32_t>* const degrees : {&a.tp, &a.cp, &a.ep, &a.pp})
+    std::erase_if(*degrees, [&](std::int32_t degree) { return devices % degree != 0; });
+  leave_out_what_has_no_meaning(a, base.model);
   return a;
 }
 

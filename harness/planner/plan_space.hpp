@@ -35,10 +35,15 @@ struct PlanRequest {
   PlanAxes axes;
 };
 
+/// More microbatches in a step than this are not planned for: the simulation plays each of them.
+inline constexpr std::int64_t most_microbatches = 8192;
+
 /// Every legal value of each axis that the model and the sizes leave: tensor-parallel degrees of the cut rules, context
-/// parallelism from sequences of 8,192 tokens on, experts where there are any, every schedule, ZeRO stage and recompute
-/// that the program of the step can be lowered for.
+/// parallelism from sequences of 8,192 tokens on, experts where there are any, every divisor of the batch as
+/// micro-batch, every schedule, ZeRO stage and recompute that the program of the step can be lowered for.
 PlanAxes default_axes(Experiment const& base, std::int64_t devices);
+/// The same over all device counts up to this one.
+PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices);
 
 /// "tp=8", "schedule=1f1b|interleaved": keeps only these values (also such as default_axes left out). Throws InputError
 /// naming the demand and what is allowed.

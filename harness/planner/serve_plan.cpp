@@ -7,6 +7,7 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "harness/planner/worker_threads.hpp"
 #include "kernels/core/error.hpp"
@@ -313,6 +314,30 @@ double ServedPoint::tokens_per_s_per_device() const {
 
 ServedPoint look_closer(ServeRequest const& request, CostModel const& model, ServeCut const& cut) {
   return simulate_cut(request, model, cut);
+}
+
+std::vector<std::int64_t> serving_counts(ServeRequest const& r, CostModel const& model, double memory_share,
+                                         std::int64_t from, std::int64_t to) {
+  check_demands(r.demands);
+  Experiment base = r.base;
+  base.global_batch = std::max<std::int64_t>(1, r.sequences);
+  PlanAxes axes = axes_for(base, to, r.demands);
+  axes.cp = {1};
+  double const weights = static_cast<double>(count_parameters(base.model).total * bytes_of(base.precision));
+  from = std::max(from, static_cast<std::int64_t>(weights / allowed_bytes(model, memory_share)));
+  std::set<std::int64_t> counts;
+  for (std::int64_t const copy : copy_sizes(axes))
+    for (std::int64_t const ep : axes.ep) {
+      if (!axes.dp.empty() || r.sequences > 0) {
+        for (std::int64_t const replicas : axes.dp.empty() ? axes.micro_batch : axes.dp)
+          if (copy * replicas >= from && copy * replicas <= to) counts.insert(copy * replicas);
+        continue;
+      }
+      // More replicas than needed, be it to share experts or to reach `from`, only do the same once more.
+      std::int64_t const group = copy * ep, count = group * ((from + group - 1) / group);
+      if (count <= to) counts.insert(count);
+    }
+  return {counts.begin(), counts.end()};
 }
 
 ServeResult plan_serving(ServeRequest const& request, CostModel const& model, PlanOptions const& options,

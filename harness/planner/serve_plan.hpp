@@ -55,6 +55,11 @@ struct ServeResult {
 ServeResult plan_serving(ServeRequest const& request, CostModel const& model, PlanOptions const& options,
                          Objective objective);
 
+/// Device counts from..to, ascending, among which the fewest that serve the request are: those with a legal cut whose
+/// weights may fit; without a number of sequences, only as many replicas as a count has to have.
+std::vector<std::int64_t> serving_counts(ServeRequest const& request, CostModel const& model, double memory_share,
+                                         std::int64_t from, std::int64_t to);
+
 /// Simulates one cut. Throws IllegalConfig when it has no program.
 ServedPoint look_closer(ServeRequest const& request, CostModel const& model, ServeCut const& cut);
 

@@ -65,6 +65,11 @@ class Plan(CliTest):
         text = self.call("plan", *fast, "--objective", "gpus", "--tokens", "10B", "--deadline", "12h", "--gpus", "1..64", "--top", "1")
         self.assertIn("fewest devices with the run over within 0.5 days", text)
         self.assertIn("deadline  0.5 days: met", text)
+        self.assertIn("every smaller count with a legal cut is not", text)
+        # 14 = 7 replicas of a batch of 63 over 2 devices each: no doubling comes by it.
+        text = self.call("plan", "--model", "llama3.1-8b", "--system", "h100-sxm", "--objective", "gpus", "--global-batch", "63",
+                         "--tokens", "1e12", "--deadline", "70d", "--seq", "8192", "--top", "1")
+        self.assertIn("devices   14 are enough", text)
         none = self.call("plan", *fast, "--objective", "gpus", "--tokens", "10T", "--deadline", "1d", "--gpus", "8", "--top", "1", expect=1)
         self.assertIn("none of these counts is enough", none)
 
@@ -123,7 +128,7 @@ class Plan(CliTest):
 
     def test_wrong_input(self):
         for words in (["--gpus", "0"], ["--gpus", "8..4"], ["--fix", "tp=zero"], ["--fix", "heads=1"], ["--tokens", "-1"],
-                      ["--tokens", "1Q"], ["--deadline", "3d"], ["--system", "h101"], ["--max-memory", "no"], ["--max-memory", "101%"],
+                      ["--tokens", "1Q"], ["--tokens", "1e12x"], ["--global-batch", "10000019"], ["--deadline", "3d"], ["--system", "h101"], ["--max-memory", "no"], ["--max-memory", "101%"],
                       ["--objective", "speed"], ["--objective", "cost"], ["--ttft", "5h"], ["--price", "free"], ["--context", "9"],
                       ["--stragglers", "x"], ["--mtbf-hours", "0"]):
             # SMALL gives some of these flags already: the words replace them.

@@ -2,12 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "harness/planner/demands.hpp"
 #include "harness/planner/device_search.hpp"
 #include "harness/planner/explain.hpp"
+#include "harness/planner/screen.hpp"
+#include "harness/planner/serve_plan.hpp"
 #include "harness/planner/what_if.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/planner/planned_models.hpp"
@@ -46,27 +53,117 @@ TEST(ScreenedFront, EqualsComparingEveryPair) {
   }
 }
 
-TEST(FewestDevices, IsTheFirstThatMeetsOverEighths) {
-  for (std::int64_t const needed : {1, 3, 64, 65, 100, 127, 128, 129, 1000}) {
+// Whatever the counts and whichever of them meet the demand, the answer is the least of those.
+TEST(FewestDevices, IsTheLeastOfAllThatMeet) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    std::set<std::int64_t> some, enough;
+    for (int i = 0; i < 12; ++i) some.insert(1 + static_cast<std::int64_t>(random() % 1000));
+    for (std::int64_t const n : some)
+      if (random() % 4 == 0) enough.insert(n);
+    std::vector<std::int64_t> const counts(some.begin(), some.end());
     auto const attempt = [&](std::int64_t n) {
-      double const days = 10.0 * static_cast<double>(needed) / static_cast<double>(n);
-      return DeviceTrial{.devices = n, .possible = true, .meets = days <= 10, .time = days};
+      return DeviceTrial{.devices = n, .possible = true, .meets = enough.contains(n), .time = 1};
     };
-    DeviceSearch const search = fewest_devices(1, 4096, 10, attempt);
-    ASSERT_GT(search.devices, 0);
-    EXPECT_GE(search.devices, needed);
-    // Between two powers of two the step is an eighth of the lower one.
-    EXPECT_LT(static_cast<double>(search.devices - needed), std::max(1.0, static_cast<double>(needed) / 8.0)) << needed;
+    DeviceSearch const search = fewest_devices(counts, counts.size(), attempt);
+    EXPECT_EQ(search.devices, enough.empty() ? 0 : *enough.begin());
+    EXPECT_TRUE(search.untried.empty());
   }
 }
 
-TEST(FewestDevices, NoneIsEnough) {
+TEST(FewestDevices, SaysWhatItDidNotTry) {
+  std::vector<std::int64_t> counts(100);
+  std::iota(counts.begin(), counts.end(), 1);
   auto const attempt = [](std::int64_t n) {
-    return DeviceTrial{.devices = n, .possible = true, .meets = false, .time = 1};
+    return DeviceTrial{.devices = n, .possible = true, .meets = n >= 50, .time = 1};
   };
-  DeviceSearch const search = fewest_devices(4, 100, 0.5, attempt);
-  EXPECT_EQ(search.devices, 0);
-  EXPECT_EQ(search.trials.back().devices, 100);
+  DeviceSearch const search = fewest_devices(counts, 10, attempt);
+  EXPECT_EQ(search.devices, 80);  // 1 to 10, then 20, 40, 80
+  EXPECT_EQ(search.untried.size(), 67u);
+  EXPECT_EQ(search.untried.front(), 11);
+  EXPECT_EQ(search.untried.back(), 79);
+}
+
+// The least of every count up to 64, each planned whole: batch 12 leaves awkward ones, limits fall between their steps.
+TEST(FewestDevices, EqualsPlanningEveryCount) {
+  CostModel const model = h100();
+  Experiment const base = base_of("gpt2-xl", 6, 1024, 12);
+  PlanDemands const demands{.fix = {"tp-overlap=none", "schedule=1f1b|interleaved|zb-h1"}, .exclude = {}};
+  std::map<std::int64_t, double> fastest;
+  for (std::int64_t n = 1; n <= 64; ++n)
+    if (std::optional<PlanRequest> const request = legal_request(base, n, demands))
+      if (PlanResult const all = plan(*request, model, {.top = 1}); !all.best.empty())
+        fastest[n] = all.best.front().step_ms;
+  ASSERT_GT(fastest.size(), 20u);
+  std::vector<std::int64_t> const counts = possible_counts(base, demands, 1, 64);
+  for (auto const& [n, ms] : fastest) EXPECT_TRUE(std::ranges::find(counts, n) != counts.end()) << n;
+  PlanRequest const shared{.base = base, .devices = 1, .axes = {}};
+  PlanCoster coster(shared, model);
+  for (double const share : {0.03, 0.05, 0.08, 0.12, 0.2, 0.4, 0.7}) {
+    double const enough_ms = share * fastest.begin()->second;
+    auto const meets = [&](auto const& each) { return each.second <= enough_ms; };
+    auto const least = std::ranges::find_if(fastest, meets);
+    DeviceSearch const search = fewest_devices(counts, counts.size(), [&](std::int64_t n) {
+      std::optional<PlanRequest> const request = legal_request(base, n, demands);
+      return request ? try_step(*request, model, {.top = 1, .simulated = 4}, enough_ms, coster)
+                     : DeviceTrial{.devices = n};
+    });
+    EXPECT_EQ(search.devices, least == fastest.end() ? 0 : least->first) << share;
+  }
+}
+
+// Serving: the least of every count up to 12.
+TEST(FewestDevices, EqualsServingOnEveryCount) {
+  CostModel const model = h100();
+  ServeRequest r;
+  r.base = base_of("llama3.1-8b", 4, 256);
+  r.base.context = 256, r.sequences = 12;
+  double const alone = plan_serving(r, model, {.top = 1, .simulated = 1}, Objective::latency).best.front().tpot_ms;
+  for (double const share : {0.9, 0.7, 0.55, 0.45}) {
+    r.tpot_limit_ms = share * alone;
+    auto const meets = [&](std::int64_t n) {
+      r.devices = n;
+      try {
+        return !plan_serving(r, model, {.top = 1, .simulated = 4}, Objective::gpus).best.empty();
+      } catch (InputError const&) {
+        return false;
+      }
+    };
+    std::int64_t least = 0;
+    for (std::int64_t n = 1; n <= 12 && least == 0; ++n)
+      if (meets(n)) least = n;
+    std::vector<std::int64_t> const counts = serving_counts(r, model, 1, 1, 12);
+    DeviceSearch const search = fewest_devices(counts, counts.size(), [&](std::int64_t n) {
+      return DeviceTrial{.devices = n, .possible = true, .meets = meets(n), .time = 1};
+    });
+    EXPECT_EQ(search.devices, least) << share;
+  }
+}
+
+// No larger micro-batch that was left out is faster than the fastest that was costed and fits.
+TEST(Screen, LeavesOutNoFasterMicroBatch) {
+  CostModel const model = h100();
+  std::int64_t left_out = 0;
+  for (auto const& [name, layers, seq, batch] :
+       {std::tuple{"gpt2", 12, 1024, 256}, {"gpt2-xl", 8, 1024, 96}, {"llama3.1-8b", 8, 4096, 64}}) {
+    PlanRequest const request = request_for(base_of(name, layers, seq, batch), 8, {});
+    PlanCoster coster(request, model), other(request, model);
+    double fastest = 0, without = 0;
+    std::int64_t costed = 0;
+    auto const take = [](double& least, PlanCost const* cost) {
+      if (cost && cost->memory_bytes <= 80e9) least = least == 0 ? cost->step_ms : std::min(least, cost->step_ms);
+    };
+    ScreenCount const count = for_each_cost(request, coster, 80e9, [&](Candidate const&, PlanCost const* cost) {
+      ++costed;
+      take(fastest, cost);
+    });
+    SpaceCount const whole = for_each_candidate(request, [&](Candidate const& c) { take(without, other.cost(c)); });
+    EXPECT_EQ(count.space.legal, whole.legal);
+    EXPECT_EQ(costed + count.left_out, whole.legal);
+    left_out += count.left_out;
+    EXPECT_EQ(fastest, without) << name;
+  }
+  EXPECT_GT(left_out, 1000);
 }
 
 TEST(Bend, IsTheLastThatStillPays) {
