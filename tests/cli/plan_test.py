@@ -128,7 +128,7 @@ class Plan(CliTest):
 
     def test_wrong_input(self):
         for words in (["--gpus", "0"], ["--gpus", "8..4"], ["--fix", "tp=zero"], ["--fix", "heads=1"], ["--tokens", "-1"],
-                      ["--tokens", "1Q"], ["--tokens", "1e12x"], ["--global-batch", "10000019"], ["--deadline", "3d"], ["--system", "h101"], ["--max-memory", "no"], ["--max-memory", "101%"],
+                      ["--tokens", "1Q"], ["--tokens", "1e12x"], ["--deadline", "3d"], ["--system", "h101"], ["--max-memory", "no"], ["--max-memory", "101%"],
                       ["--objective", "speed"], ["--objective", "cost"], ["--ttft", "5h"], ["--price", "free"], ["--context", "9"],
                       ["--stragglers", "x"], ["--mtbf-hours", "0"]):
             # SMALL gives some of these flags already: the words replace them.
