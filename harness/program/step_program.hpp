@@ -193,8 +193,7 @@ struct RowsShape {
   std::int64_t tokens = 0, top_k = 1, experts = 0, ranks = 1, copies = 1;
   std::int64_t earlier = 0, capacity = 0;
 };
-/// permute, unpermute, combine_weights: `tokens` rows and their `slots` places each among `sorted` rows. With `routed`
-/// the tokens are the rows that arrived.
+/// permute, unpermute, combine_weights: tokens and their `slots` places among `sorted` rows; `routed`: those arrived.
 struct PermuteShape {
   std::int64_t tokens = 0, slots = 1, copies = 1, cols = 0, sorted = 0;
   double expected_tokens = 0, expected_sorted = 0;
