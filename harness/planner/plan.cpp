@@ -63,23 +63,26 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
   std::string problem;
   double const allowed = allowed_bytes(model, options.memory_share);
   Kept kept;
-  ScreenCount const count = for_each_cost(request, coster, allowed, [&](Candidate const& c, PlanCost const* cost) {
-    if (!cost) {
-      ++result.no_program;
-      if (problem.empty()) problem = coster.problem();
-      return;
-    }
-    ++result.costed;
-    if (result.least_memory_bytes == 0 || cost->memory_bytes < result.least_memory_bytes)
-      result.least_memory_bytes = cost->memory_bytes, result.smallest = c;
-    if (cost->memory_bytes > allowed) {
-      ++result.too_big;
-      return;
-    }
-    if (result.screened_ms == 0 || cost->step_ms < result.screened_ms) result.screened_ms = cost->step_ms;
-    if (options.watch) options.watch(c, *cost);
-    kept.add(c, *cost);
-  });
+  ScreenCount const count = for_each_cost(
+      request, coster, allowed,
+      [&](Candidate const& c, PlanCost const* cost) {
+        if (!cost) {
+          ++result.no_program;
+          if (problem.empty()) problem = coster.problem();
+          return;
+        }
+        ++result.costed;
+        if (result.least_memory_bytes == 0 || cost->memory_bytes < result.least_memory_bytes)
+          result.least_memory_bytes = cost->memory_bytes, result.smallest = c;
+        if (cost->memory_bytes > allowed) {
+          ++result.too_big;
+          return;
+        }
+        if (result.screened_ms == 0 || cost->step_ms < result.screened_ms) result.screened_ms = cost->step_ms;
+        if (options.watch) options.watch(c, *cost);
+        kept.add(c, *cost);
+      },
+      options.enough_ms);
   result.space = count.space, result.left_out = count.left_out;
   result.layer_keys = coster.layer_keys();
   if (result.space.legal == 0)

@@ -23,8 +23,10 @@ struct Family {
 class Screen {
  public:
   Screen(PlanRequest const& request, PlanCoster& coster, double allowed,
-         std::function<void(Candidate const&, PlanCost const*)> const& visit)
-      : round_(request), coster_(coster), allowed_(allowed), visit_(visit) {}
+         std::function<void(Candidate const&, PlanCost const*)> const& visit, double limit_ms)
+      : round_(request), coster_(coster), allowed_(allowed), visit_(visit) {
+    if (limit_ms > 0) best_ms_ = limit_ms;
+  }
 
   ScreenCount run() {
     std::vector<std::int32_t> sizes = round_.axes.micro_batch;
@@ -101,15 +103,15 @@ class Screen {
   double allowed_;
   std::function<void(Candidate const&, PlanCost const*)> const& visit_;
   std::map<LayerKey, Family> families_;
-  double best_ms_ = std::numeric_limits<double>::infinity();
+  double best_ms_ = std::numeric_limits<double>::infinity();  ///< what is slower cannot win
   ScreenCount count_;
 };
 
 }  // namespace
 
 ScreenCount for_each_cost(PlanRequest const& request, PlanCoster& coster, double allowed_bytes,
-                          std::function<void(Candidate const&, PlanCost const*)> const& visit) {
-  return Screen(request, coster, allowed_bytes, visit).run();
+                          std::function<void(Candidate const&, PlanCost const*)> const& visit, double limit_ms) {
+  return Screen(request, coster, allowed_bytes, visit, limit_ms).run();
 }
 
 }  // namespace shardbench

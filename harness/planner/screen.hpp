@@ -15,9 +15,9 @@ struct ScreenCount {
 /// cost, nullptr where it has no program. Larger micro-batches of the same tp, cp, ep, etp, sequence parallelism,
 /// overlap and recompute are left out, their layers never costed, once
 /// - no arrangement of a smaller one fits in `allowed_bytes`: activations of a stage grow with the micro-batch, or
-/// - the passes alone take longer than the fastest that fits, told by what the samples added last to a micro-batch
-/// took.
+/// - the passes alone take longer than the fastest that fits, or than `limit_ms` where it is not 0, told by what the
+///   samples added last to a micro-batch took.
 ScreenCount for_each_cost(PlanRequest const& request, PlanCoster& coster, double allowed_bytes,
-                          std::function<void(Candidate const&, PlanCost const*)> const& visit);
+                          std::function<void(Candidate const&, PlanCost const*)> const& visit, double limit_ms = 0);
 
 }  // namespace shardbench
