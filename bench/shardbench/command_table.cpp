@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "bench/shardbench/commands.hpp"
 #include "harness/config/experiment.hpp"
@@ -72,10 +73,10 @@ std::vector<std::string_view> step_fields() {
   return flags;
 }
 
-}  // namespace
+using CommandTable = std::vector<CommandInfo>;
 
-std::span<CommandInfo const> command_table() {
-  static std::vector<CommandInfo> const table{
+CommandTable listing_commands() {
+  return {
       {"models", "the models that ship: sizes and parameters", "shardbench models", {}, {}, {}, models_command},
       {"systems", "the machines and software stacks that ship", "shardbench systems", {}, {}, {}, systems_command},
       {"strategies",
@@ -92,6 +93,11 @@ std::span<CommandInfo const> command_table() {
        {"out", "json"},
        {},
        describe_command},
+  };
+}
+
+CommandTable running_commands() {
+  return {
       {"run",
        "one configuration, measured; --ranks starts MPI, under mpirun or srun it joins what is there",
        "shardbench run --model gpt2 --layers 4 --seq 128 --tp 2 --ranks 2 --check --out run.csv",
@@ -107,6 +113,11 @@ std::span<CommandInfo const> command_table() {
        {"out", "json", "spec", "resume", "timeout", "mpirun-arg", "source", "system", "stack"},
        {},
        sweep_command},
+  };
+}
+
+CommandTable predicting_commands() {
+  return {
       {"simulate",
        "the step of one configuration on a system, predicted, and where its time goes",
        "shardbench simulate --model llama3.1-405b --tp 8 --pp 16 --dp 128 --seq 8192 --global-batch 2048 --precision "
@@ -131,6 +142,11 @@ std::span<CommandInfo const> command_table() {
        {"microbatches"},
        {},
        schedule_command},
+  };
+}
+
+CommandTable reading_commands() {
+  return {
       {"compare",
        "step times of the configurations that two files share",
        "shardbench compare before.csv after.csv",
@@ -156,6 +172,17 @@ std::span<CommandInfo const> command_table() {
        worker_command,
        true},
   };
+}
+
+}  // namespace
+
+std::span<CommandInfo const> command_table() {
+  static CommandTable const table = [] {
+    CommandTable all;
+    for (auto const part : {listing_commands, running_commands, predicting_commands, reading_commands})
+      std::ranges::move(part(), std::back_inserter(all));
+    return all;
+  }();
   return table;
 }
 
