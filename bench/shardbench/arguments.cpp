@@ -70,6 +70,7 @@ class Declaration {
       } else if (!option->get_positional()) {
         if (!is_switch && option->results().front().empty())
           throw InputError(fmt::format("--{}: '' is empty; allowed: {}", name, option->get_type_name()));
+        if (!is_switch && option->results().front() == "-") refuse_dash(name, option->get_type_name());
         out.options[name] = is_switch ? "true" : option->results().front();
       }
     }
@@ -91,6 +92,13 @@ class Declaration {
       option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
     if (takes_several) option->expected(1, most_values);
     names_.emplace_back(name);
+  }
+
+  /// Elsewhere "-" is standard output; here a flag says what goes there, and no file is to get that name by accident.
+  [[noreturn]] void refuse_dash(std::string const& name, std::string const& allowed) const {
+    bool const prints = std::ranges::find(switches_, "json") != switches_.end();
+    throw InputError(fmt::format("--{}: '-' is not the name of a file; allowed: {}{}", name, allowed,
+                                 prints ? " (--json prints on standard output)" : ""));
   }
 
   void refuse_extras() const {

@@ -69,10 +69,8 @@ void print_profile(CalibratedProfile const& c, MachineMeasurement const& m, doub
     }
   if (m.ranks > 1)
     fmt::print(
-        "together  {:.0f}% of products cannot be hidden beside all-reduces; compute takes more than its parts by "
-        "{:.1f}% in steps cut "
-        "by tp, {:.1f}% by dp, {:.1f}% by pp\n",
-        100 * m.overlap_slowdown, 100 * m.excess.tp, 100 * m.excess.dp, 100 * m.excess.pp);
+        "together  {}; compute takes more than its parts by {:.1f}% in steps cut by tp, {:.1f}% by dp, {:.1f}% by pp\n",
+        overlap_text(m.overlap_slowdown), 100 * m.excess.tp, 100 * m.excess.dp, 100 * m.excess.pp);
   fmt::print("took      {:.0f} s\n", seconds);
 }
 

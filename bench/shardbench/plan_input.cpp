@@ -89,7 +89,7 @@ void read_model(PlanInput& in, Arguments const& a) {
   in.base.model = whole_model.model;
   in.base.seq = whole_model.seq;
   if (!in.serving) return;
-  if (in.base.model.vision || in.base.model.yolo)
+  if (in.base.model.takes_images())
     throw InputError(
         fmt::format("--model: {} generates nothing to serve; allowed: a language model", in.base.model_name));
   in.sequences = batch;

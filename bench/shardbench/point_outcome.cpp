@@ -46,15 +46,17 @@ std::optional<Outcome> outcome_named(std::string const& name) {
 }  // namespace
 
 PointOutcome outcome_of(ReportRow const& row) {
-  return {row.outcome,         row.step_ms_p50, row.tokens_per_s,  row.compute_ms,
-          row.exposed_comm_ms, row.idle_ms,     row.max_rel_error, row.reason};
+  bool const images = row.experiment.model.takes_images();
+  return {row.outcome,       row.step_ms_p50,     images ? row.samples_per_s : row.tokens_per_s,
+          row.compute_ms,    row.exposed_comm_ms, row.idle_ms,
+          row.max_rel_error, row.reason};
 }
 
 std::string to_line(WorkerMessage const& m) {
   if (!m.done) return fmt::format("{}\t{}", begins, m.index);
   PointOutcome const& o = m.outcome;
   return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", ends, m.index, to_string(o.outcome),
-                     cell_of(o.step_ms), cell_of(o.tokens_per_s), cell_of(o.compute_ms), cell_of(o.exposed_ms),
+                     cell_of(o.step_ms), cell_of(o.rate_per_s), cell_of(o.compute_ms), cell_of(o.exposed_ms),
                      cell_of(o.idle_ms), cell_of(o.max_rel_error), without_tabs(o.reason), without_tabs(m.row));
 }
 

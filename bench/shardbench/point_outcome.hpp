@@ -9,7 +9,8 @@ namespace shardbench {
 /// What the table at the end of a sweep says of a point.
 struct PointOutcome {
   Outcome outcome = Outcome::failed;
-  std::optional<double> step_ms, tokens_per_s, compute_ms, exposed_ms, idle_ms, max_rel_error;
+  /// rate_per_s: of tokens, or of images where a model takes those.
+  std::optional<double> step_ms, rate_per_s, compute_ms, exposed_ms, idle_ms, max_rel_error;
   std::string reason;
 };
 

@@ -9,6 +9,7 @@
 #include "bench/shardbench/outputs.hpp"
 #include "bench/shardbench/replay_point.hpp"
 #include "bench/shardbench/run_point.hpp"
+#include "bench/shardbench/step_totals.hpp"
 #include "bench/shardbench/text.hpp"
 #include "bench/shardbench/trace_file.hpp"
 #include "harness/comm/launch_env.hpp"
@@ -22,8 +23,8 @@ void print_times(ReportRow const& r) {
   fmt::print("step      p50 {:.3f} ms, p95 {:.3f} ms, least {:.3f} ms ({} iterations, variation {:.1f}%)\n",
              *r.step_ms_p50, *r.step_ms_p95, *r.step_ms_min, *r.iterations, *r.step_cv_pct);
   if (r.tokens_per_s)
-    fmt::print("rate      {} tokens/s, {:.4g} model TFLOP/s a rank ({}); MFU {}\n", grouped(*r.tokens_per_s),
-               *r.model_tflops_per_rank, r.flops_convention,
+    fmt::print("rate      {}, {:.4g} model TFLOP/s a rank ({}); MFU {}\n", rate_text(r), *r.model_tflops_per_rank,
+               r.flops_convention,
                r.mfu_pct ? fmt::format("{:.1f}%", *r.mfu_pct) : "not given, the device's peak is unknown");
   fmt::print(
       "breakdown compute {:.3f} + exposed communication {:.3f} + idle {:.3f} (bubble {:.3f}) = {:.3f} ms, "
@@ -92,6 +93,13 @@ int report(Job& job, Arguments const& arguments, PointResult const& result) {
   return result.row.outcome == Outcome::passed ? 0 : 1;
 }
 
+/// The first rank says so before any other ends: a launcher that sees one rank end ends the others.
+int refused_by_all(Job& job, std::string const& problem) {
+  if (job.first()) fmt::print(stderr, "shardbench: {}\n", one_line(problem)), std::fflush(stderr);
+  job.world().barrier();
+  return 2;
+}
+
 int run_here(Arguments const& arguments, Experiment const& e) {
   Job job;
   if (job.world().size() != e.ranks)
@@ -100,10 +108,10 @@ int run_here(Arguments const& arguments, Experiment const& e) {
   if (job.first()) print_warnings(e);
   try {
     return report(job, arguments, run_point(job, e, arguments.has("trace")));
-  } catch (IllegalConfig const&) {
-    throw;  // alike on all ranks
+  } catch (IllegalConfig const& error) {  // alike on all ranks
+    return refused_by_all(job, error.what());
   } catch (OutOfMemory const& error) {
-    throw InputError(error.what());
+    return refused_by_all(job, error.what());
   } catch (std::exception const& error) {
     fmt::print(stderr, "shardbench: rank {}: {}\n", job.world().rank(), one_line(error.what()));
     if (job.world().size() > 1) MpiProcess::abort(1);
@@ -150,6 +158,7 @@ int run_command(Arguments const& arguments) {
     if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
   }
   if (launched || e.ranks == 1) return run_here(arguments, e);
+  check_programs(e);
   become(launch_of(e.ranks, arguments.mpirun_arguments, arguments.words));
 }
 

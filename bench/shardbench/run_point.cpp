@@ -89,6 +89,13 @@ void check_graph(Job& job, Experiment const& e, Runner const& runner) {
 
 }  // namespace
 
+void check_programs(Experiment const& e) {
+  std::vector<StepProgram> programs = lower_stages(e);
+  if (e.check) programs.push_back(lower(unsharded(e), 0));
+  for (StepProgram const& program : programs)
+    if (std::string const problem = not_executable(program); !problem.empty()) throw IllegalConfig(problem);
+}
+
 PointResult run_point(Job& job, Experiment const& e, bool trace) {
   PointResult result;
   job.use(e);

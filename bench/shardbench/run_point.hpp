@@ -15,6 +15,10 @@ struct PointResult {
   std::string trace_events;  ///< of this rank, when asked for
 };
 
+/// Throws IllegalConfig for a resolved experiment that has no step to execute, or, with check, none to compare with:
+/// what the ranks of a job would find themselves.
+void check_programs(Experiment const& experiment);
+
 /// Runs and measures a resolved experiment over the job. Collective. Throws IllegalConfig and OutOfMemory on all ranks
 /// alike; anything else leaves the ranks apart and must end the job.
 PointResult run_point(Job& job, Experiment const& experiment, bool trace);

@@ -85,10 +85,8 @@ void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memo
              e.model.layers, e.seq, e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp,
              e.microbatches(), to_string(e.precision));
   fmt::print("on        {} ({}), stack {}; simulated\n", r.system, r.device, r.software_stack);
-  bool const images = e.model.vision || e.model.yolo;
-  fmt::print("step      {:.2f} ms, {} {}/s, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g}\n", *r.step_ms_p50,
-             grouped(images ? *r.samples_per_s : *r.tokens_per_s), images ? "images" : "tokens",
-             *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops);
+  fmt::print("step      {:.2f} ms, {}, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g}\n", *r.step_ms_p50,
+             rate_text(r), *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops);
   print_parts(r, p);
   print_reason(r);
   std::size_t slowest = 0;

@@ -1,7 +1,10 @@
 #include "bench/shardbench/step_totals.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "bench/shardbench/text.hpp"
 #include "harness/program/lower.hpp"
 
 namespace shardbench {
@@ -77,6 +80,11 @@ void set_rates(ReportRow& row, StepTotals const& totals) {
   row.tokens_per_s_per_rank = *row.tokens_per_s / static_cast<double>(e.ranks);
   row.model_tflops_per_rank = totals.model_flops / seconds / 1e12;
   row.hardware_tflops_per_rank = totals.hardware_flops / seconds / 1e12;
+}
+
+std::string rate_text(ReportRow const& row) {
+  bool const images = row.experiment.model.takes_images();
+  return fmt::format("{} {}/s", grouped(images ? *row.samples_per_s : *row.tokens_per_s), images ? "images" : "tokens");
 }
 
 void set_utilization(ReportRow& row, double peak_tflops, std::string_view source) {

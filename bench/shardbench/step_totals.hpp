@@ -33,6 +33,8 @@ void set_totals(ReportRow& row, StepTotals const& totals);
 
 /// Rates of a row whose step_ms_p50 is there: a decoded step is a token of each sample, any other a whole sequence.
 void set_rates(ReportRow& row, StepTotals const& totals);
+/// "209 tokens/s", or images a second of a model that takes them.
+std::string rate_text(ReportRow const& row);
 
 /// MFU and HFU against a dense peak in TFLOP/s; set_rates comes first.
 void set_utilization(ReportRow& row, double peak_tflops, std::string_view source);

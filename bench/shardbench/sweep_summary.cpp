@@ -46,14 +46,19 @@ std::vector<std::string> ran_lines(std::vector<SweepPoint> const& points, PointO
   auto const cell = [](std::optional<double> v, int digits) {
     return v ? fmt::format("{:.{}f}", *v, digits) : std::string("-");
   };
+  auto const images =
+      std::ranges::count_if(points, [](SweepPoint const& point) { return point.experiment.model.takes_images(); });
+  char const* const rate = images == 0                                            ? "tokens/s"
+                           : images == static_cast<std::ptrdiff_t>(points.size()) ? "images/s"
+                                                                                  : "tokens or images/s";
   std::vector<std::vector<std::string>> table{
-      {"configuration", "outcome", "step ms", "tokens/s", "compute ms", "exposed ms", "idle ms", "max_rel_error"}};
+      {"configuration", "outcome", "step ms", rate, "compute ms", "exposed ms", "idle ms", "max_rel_error"}};
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!outcomes[i] || outcomes[i]->outcome == Outcome::skipped) continue;
     PointOutcome const& o = *outcomes[i];
-    table.push_back({points[i].name, std::string(to_string(o.outcome)), cell(o.step_ms, 2), cell(o.tokens_per_s, 0),
-                     cell(o.compute_ms, 2), cell(o.exposed_ms, 2), cell(o.idle_ms, 2),
-                     o.max_rel_error ? fmt::format("{:.1e}", *o.max_rel_error) : "-"});
+    table.push_back({points[i].name, std::string(to_string(o.outcome)), cell(o.step_ms, 2),
+                     cell(o.rate_per_s, images > 0 ? 2 : 0), cell(o.compute_ms, 2), cell(o.exposed_ms, 2),
+                     cell(o.idle_ms, 2), o.max_rel_error ? fmt::format("{:.1e}", *o.max_rel_error) : "-"});
   }
   return table.size() > 1 ? table_lines(table) : std::vector<std::string>();
 }

@@ -209,8 +209,8 @@ class NetworkMeter {
       shares.push_back((agree_.maximum(now_us() - both) - beside_us) / alone);
     }
     std::ranges::sort(shares);
-    // Above 1: they also get in each other's way.
-    out_.overlap_slowdown = std::clamp(shares[shares.size() / 2], 0.0, 2.0);
+    // Above 1: they also get in each other's way. What other work of the machine put in is not cut off, but told.
+    out_.overlap_slowdown = std::clamp(shares[shares.size() / 2], 0.0, 100.0);
   }
 
   Device& device_;

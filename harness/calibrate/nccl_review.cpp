@@ -87,6 +87,8 @@ class Reviewer {
     for (NcclRow const& row : run_.rows) {
       if (row.size_bytes == 0 || row.count == 0) {
         ++zero;
+        for (auto const* half : {&row.out_of_place, &row.in_place})
+          if (*half && (*half)->check == NcclCheck::wrong) add_wrong(row, half == &row.in_place);
         continue;
       }
       for (auto const* half : {&row.out_of_place, &row.in_place}) {
@@ -118,11 +120,16 @@ class Reviewer {
     if (out_.has(NcclFinding::wrong_result) && none_right) refuse("every result is wrong");
   }
 
+  void add_wrong(NcclRow const& row, bool in_place) {
+    add(NcclFinding::wrong_result, row.line,
+        fmt::format("{}: the result is wrong", in_place ? "in place" : "out of place"));
+  }
+
   void check_timing(NcclRow const& row, NcclTiming const& t, bool in_place) {
     SizedTiming sized{row.size_bytes, row.line, t.time_us, in_place, false};
     std::string const where = in_place ? "in place" : "out of place";
     if (t.check == NcclCheck::wrong) {
-      add(NcclFinding::wrong_result, row.line, fmt::format("{}: the result is wrong", where));
+      add_wrong(row, in_place);
       sized.excluded = true;
     }
     double const rate = static_cast<double>(row.size_bytes) / t.time_us / 1e3;

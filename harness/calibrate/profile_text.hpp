@@ -19,4 +19,7 @@ CalibratedProfile make_profile(MachineMeasurement const& measured, std::string n
 /// The YAML that parse_system_profile reads back.
 std::string profile_yaml(SystemProfile const& profile);
 
+/// overlap_slowdown of a measurement in words, which hold above 1 too.
+std::string overlap_text(double slowdown);
+
 }  // namespace shardbench

@@ -88,6 +88,15 @@ std::string level_yaml(NetworkLevel const& n) {
 
 }  // namespace
 
+std::string overlap_text(double slowdown) {
+  std::string const text =
+      fmt::format("products beside all-reduces add {:.0f}% of their own time (0%: hidden, 100%: one after the other)",
+                  100 * slowdown);
+  if (slowdown <= 1) return text;
+  return text + (slowdown <= 2 ? ", so that they get in each other's way"
+                               : ", which other work on this machine can do: measure it again");
+}
+
 std::string profile_yaml(SystemProfile const& p) {
   std::string text = fmt::format("name: {}\ndescription: {}\n", yaml_text(p.name), yaml_text(p.description)) +
                      device_yaml(p.device) + "network:\n";

@@ -28,7 +28,7 @@ void cut_layers(Experiment& e) {
 void set_images(Experiment& e) {
   ModelConfig& m = e.model;
   if (e.image_size > 0) {
-    if (!m.vision && !m.yolo)
+    if (!m.takes_images())
       throw InputError(fmt::format("--image-size: {} given, {} takes no images", e.image_size, m.name));
     std::int64_t const step = m.vision ? m.vision->patch_size : 32;
     if (e.image_size % step != 0)
@@ -38,8 +38,7 @@ void set_images(Experiment& e) {
     if (m.yolo) m.yolo->image_size = e.image_size;
   }
   if (e.classes == 0) return;
-  if (!m.vision && !m.yolo)
-    throw InputError(fmt::format("--classes: {} given, {} classifies nothing", e.classes, m.name));
+  if (!m.takes_images()) throw InputError(fmt::format("--classes: {} given, {} classifies nothing", e.classes, m.name));
   (m.vision ? m.vision->classes : m.yolo->classes) = e.classes;
 }
 
@@ -143,7 +142,7 @@ void check_phase(Experiment const& e, Reasons& reasons) {
   if (e.parallel.schedule != ScheduleKind::one_f_one_b && e.parallel.schedule != ScheduleKind::gpipe)
     reasons.push_back(fmt::format("schedule: {} given, {} has no backward pass; legal: gpipe, 1f1b",
                                   to_string(e.parallel.schedule), phase));
-  if (e.model.vision || e.model.yolo)
+  if (e.model.takes_images())
     reasons.push_back(fmt::format("phase: {} given, {} generates nothing; legal: train", phase, e.model.name));
   if (e.parallel.recompute != Recompute::none)
     reasons.push_back(fmt::format("recompute: {} given, {} has no backward pass; legal: none",

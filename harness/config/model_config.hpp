@@ -131,6 +131,8 @@ struct ModelConfig {
   std::int64_t outputs() const;
   /// Whether a head with a row for each output ends the model; a tower without one is trained on its features as
   /// logits.
+  /// Whether a sample is an image.
+  bool takes_images() const { return vision || yolo; }
   bool has_classifier() const { return !vision || vision->classes > 0; }
   /// Tokens of one image, class token included.
   std::int64_t vision_tokens() const;

@@ -138,6 +138,16 @@ class BadInput(CliTest):
         with open(self.path("other.csv"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "not,our,header\n")
 
+    def test_a_dash_is_no_file(self):
+        """One rule for every flag that names a file to write: --json is what prints rows."""
+        system = ["--system", "h100-sxm"]
+        for words in (["run", *self.model], ["sweep", *self.model], ["describe", *self.model, "--json"], ["simulate", *self.model, *system],
+                      ["plan", *self.model, *system, "--gpus", "2"]):
+            self.check([*words, "--out", "-"], "--out", "'-' is not the name of a file", "FILE.csv", "--json")
+        self.check(["run", *self.model, "--trace", "-"], "--trace", "'-'", "FILE.json")
+        self.check(["calibrate", "--out=-"], "--out", "'-'", "FILE.yaml")
+        self.assertFalse(os.path.exists("-"))
+
     def test_a_trace_never_overwrites_rows(self):
         rows = self.path("rows.csv")
         self.call("run", *self.model, "--max-iterations", "2", "--warmup", "1", "--out", rows)
@@ -155,6 +165,14 @@ class BadInput(CliTest):
         for command in ("run", "sweep", "describe"):
             self.check([command, *self.model, "--tp", "2", "--strategy", self.path("none.yaml")], "none.yaml")
             self.check([command, *self.model, "--tp", "2", "--strategy", self.write("s.yaml", "weighs: {}\n")], "weighs")
+
+    def test_what_has_no_step_is_refused_before_any_job(self):
+        """Ranks that each refuse it end in any order, and the one that speaks was sometimes ended first."""
+        cut = self.write("cut.yaml", "weights: {}\nactivations: {block: {tp: shard(sequence)}}\n")
+        words = ["run", "--model", self.tiny, "--seq", "30", "--tp", "4", "--strategy", cut, "--out", self.path("none.csv")]
+        for variables in ({}, {"PATH": "/nowhere"}):  # where nothing could start a job either
+            self.assertIn("seq 30 does not divide by tp=4", self.refused(*words, variables=variables))
+        self.assertFalse(os.path.exists(self.path("none.csv")))
 
     def test_nothing_is_made_by_a_refused_run(self):
         self.refused("run", *self.model, "--tp", "3", "--out", self.path("none.csv"))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """calibrate reads logs and topologies and writes profiles that simulate takes; run --source replayed needs one process for any cut."""
 import os
+import subprocess
 import unittest
 
-from cli import DATA, QUICK, CliTest
+from cli import BINARY, DATA, QUICK, CliTest
 
 
 class Calibrate(CliTest):
@@ -17,8 +18,25 @@ class Calibrate(CliTest):
         text = self.call("calibrate", "--nccl-log", self.log("allreduce_1node_8xH100_nvls_indented.log"), "--link", "450")
         self.assertIn("in-network reduction or tree", text)
 
-    def test_a_failed_run_fails(self):
-        self.call("calibrate", "--nccl-log", self.log("oldformat_allgather_8xV100_failed_4GiB.log"), expect=1)
+    def test_a_log_with_a_wrong_result_fails(self):
+        """One rule for all logs (B07, F03): 1 where a value is WRONG or the footer counts failures, else 0."""
+        folder, codes = os.path.join(DATA, "nccl_logs"), {}
+        for name in sorted(os.listdir(folder)):
+            done = subprocess.run([BINARY, "calibrate", "--nccl-log", self.log(name)], capture_output=True, text=True, timeout=60, check=False)
+            wrong = " WRONG" in done.stdout or "values out of bounds" in done.stdout
+            self.assertEqual(done.returncode, 1 if wrong else 0, name + done.stderr)
+            self.assertEqual("wrong result: " in done.stdout, wrong, name)
+            codes[name] = done.returncode
+        self.assertEqual([name for name, code in codes.items() if code == 1],
+                         ["alltoall_64rank_oldformat_blank_redop.log", "oldformat_allgather_8xV100_failed_4GiB.log"])
+        self.call("calibrate", "--nccl-log", self.log("oldformat_allgather_8xV100_failed_4GiB.log"), self.log("broadcast_2x2080ti.log"), expect=1)
+        header = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+        table = header + "{}  float     sum      -1    10.00    0.10    0.10      {}    10.00    0.10    0.10      {}\n"
+        for sides, size in ((("0", "3"), "1024  256"), (("3", "0"), "1024  256"), (("0", "3"), "0  0"), (("0", "0"), "1024  256"),
+                            (("N/A", "N/A"), "1024  256")):
+            wrong = "3" in sides
+            text = self.call("calibrate", "--nccl-log", self.write("made.log", table.format(size, *sides)), expect=1 if wrong else 0)
+            self.assertEqual("WRONG" in text, wrong, text)
 
     def test_a_log_becomes_part_of_a_system(self):
         out = self.path("pcie.yaml")
@@ -29,8 +47,6 @@ class Calibrate(CliTest):
             "calibrate", "--nccl-log", self.log("reduce_1rank_header_shift.log"), "--system", "pcie-box", "--out", out))
 
     def refused_after_output(self, *words):
-        import subprocess
-        from cli import BINARY
         done = subprocess.run([BINARY, *words], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 2)
         return done.stderr

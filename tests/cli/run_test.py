@@ -57,6 +57,16 @@ class Run(CliTest):
         self.assertEqual(again["payload_bytes_tp"], float(row["payload_bytes_tp"]))
         self.assertEqual(again["outcome"], "passed")
 
+    def test_rates_of_images_are_of_images(self):
+        """In the words of simulate: images/s, where a text model has tokens/s."""
+        words = ["--model", "yolo26n", "--image-size", "64"]
+        self.assertRegex(self.call("run", *words, *QUICK), r"rate +[0-9,]+ images/s, ")
+        self.assertRegex(self.call("simulate", *words, "--system", "h100-sxm"), r"step .* [0-9,]+ images/s, ")
+        table = self.call("sweep", *words, *QUICK)
+        self.assertIn("images/s", table)
+        self.assertNotIn("tokens/s", table)
+        self.assertRegex(self.call("run", *self.model, *QUICK), r"rate +[0-9,]+ tokens/s, ")
+
     def test_alone_there_is_no_traffic(self):
         (row,) = json.loads(self.call("run", *self.model, *QUICK, "--check", "--json"))
         self.assertEqual((row["comm_backend"], row["ranks"], row["exposed_comm_ms"]), ("self", 1, 0))

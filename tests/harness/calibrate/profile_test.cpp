@@ -110,5 +110,14 @@ TEST(MakeProfile, OneRankHasAProfileToo) {
   EXPECT_NO_THROW(parse_system_profile(profile_yaml(make_profile(m, "alone").profile), "alone.yaml"));
 }
 
+TEST(OverlapText, SaysWhatMoreThanAllMeans) {
+  EXPECT_NE(overlap_text(0.84).find("add 84% of their own time"), std::string::npos);
+  EXPECT_EQ(overlap_text(1).find("way"), std::string::npos);
+  EXPECT_NE(overlap_text(1.3).find("130%"), std::string::npos);
+  EXPECT_NE(overlap_text(1.3).find("in each other's way"), std::string::npos);
+  EXPECT_NE(overlap_text(4).find("400%"), std::string::npos);
+  EXPECT_NE(overlap_text(4).find("measure it again"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardbench
