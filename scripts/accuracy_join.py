@@ -5,6 +5,7 @@ Writes one row a configuration and prints the mean absolute error, the worst row
 import csv
 import itertools
 import os
+import statistics
 import sys
 
 from tool import BadInput, finite, read_table, run
@@ -14,29 +15,38 @@ KEYS = ("model", "layers", "scope", "seq", "micro_batch", "global_batch", "preci
 
 
 def rows_of(path):
-    """key -> row of a report; the last one counts."""
-    if not os.path.exists(path):
-        return {}
-    rows = read_table(path, (*KEYS, "step_ms_p50"))
-    return {tuple(row[k] for k in KEYS): row for line, row in enumerate(rows, start=2)
-            if finite(path, line, "step_ms_p50", row["step_ms_p50"])}
+    """key -> rows of a report, one for each round."""
+    found = {}
+    if os.path.exists(path):
+        for line, row in enumerate(read_table(path, (*KEYS, "step_ms_p50")), start=2):
+            if finite(path, line, "step_ms_p50", row["step_ms_p50"]):
+                found.setdefault(tuple(row[k] for k in KEYS), []).append(row)
+    return found
 
 
-def half_width(row):
-    """About the 95% confidence of a median: 1.25 standard errors of a mean, twice; in ms."""
-    n = max(int(float(row["iterations"] or 1)), 1)
-    return 2 * 1.25 * float(row["step_cv_pct"] or 0) / 100 * float(row["step_ms_p50"]) / n ** 0.5
+def step_ms(rows):
+    """The median over the rounds."""
+    return statistics.median(float(row["step_ms_p50"]) for row in rows)
+
+
+def half_width(rows):
+    """About the 95% confidence of a median: 1.25 standard errors of a mean, twice; in ms. Of several rounds what lies between them
+    counts, as a machine changes its pace more from round to round than within one."""
+    if len(rows) > 2:
+        return 2 * 1.25 * statistics.stdev(float(row["step_ms_p50"]) for row in rows) / len(rows) ** 0.5
+    n = sum(max(int(float(row["iterations"] or 1)), 1) for row in rows)
+    return 2 * 1.25 * float(rows[-1]["step_cv_pct"] or 0) / 100 * step_ms(rows) / n ** 0.5
 
 
 def join(place, prefix):
     predicted, measured = rows_of(prefix + "-predicted.csv"), rows_of(prefix + "-measured.csv")
     joined = []
-    for key, row in measured.items():
+    for key, rows in measured.items():
         if key not in predicted:
             continue
-        real, told = float(row["step_ms_p50"]), float(predicted[key]["step_ms_p50"])
+        real, told = step_ms(rows), step_ms(predicted[key])
         joined.append(dict(zip(KEYS, key)) | {
-            "place": place, "measured_ms": f"{real:.3f}", "measured_half_width_ms": f"{half_width(row):.3f}",
+            "place": place, "rounds": len(rows), "measured_ms": f"{real:.3f}", "measured_half_width_ms": f"{half_width(rows):.3f}",
             "predicted_ms": f"{told:.3f}", "error_pct": f"{100 * (told / real - 1):.2f}"})
     return joined
 
@@ -76,7 +86,7 @@ def main(arguments):
         return 1
     os.makedirs(os.path.dirname(arguments[0]) or ".", exist_ok=True)
     with open(arguments[0], "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=["place", *KEYS, "measured_ms", "measured_half_width_ms", "predicted_ms", "error_pct"],
+        writer = csv.DictWriter(file, fieldnames=["place", *KEYS, "rounds", "measured_ms", "measured_half_width_ms", "predicted_ms", "error_pct"],
                                 lineterminator="\n")
         writer.writeheader()
         writer.writerows(joined)

@@ -6,11 +6,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=${SHARDBENCH_BIN:-build/bin}
-quick=no rate=1gbit delay=200us keep='' out=results/accuracy/local.csv
+quick=no rounds=5 link_rounds=3 rate=1gbit delay=200us keep='' out=results/accuracy/local.csv
 fail() { echo "accuracy_local: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
-    --quick) quick=yes; shift ;;
+    --quick) quick=yes rounds=1 link_rounds=1; shift ;;
     --rate | --delay | --keep | --out) [ $# -gt 1 ] || fail "$1: a value is missing"; declare "${1#--}=$2"; shift 2 ;;
     -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail "unknown flag '$1'; allowed: --quick --rate --delay --keep --out" ;;
@@ -42,29 +42,33 @@ combine() { # SIZE CUT...
   for cut in "$@"; do echo "$size $cut"; done
 }
 
-# measure PLACE RUNNER...: calibrates, then each configuration simulated and measured, one after the other.
+# measure PLACE ROUNDS RUNNER...: calibrates, simulates each configuration, then measures all of them in rounds: a machine changes its
+# pace over seconds, so that a configuration measured once meets one pace.
 measure() {
-  local place=$1 flags n=0
-  shift
+  local place=$1 rounds=$2 flags round
+  shift 2
   "$@" "$bin/shardbench" calibrate --out "$work/$place.yaml" --device cpu >"$work/$place.log" 2>&1 || { tail -3 "$work/$place.log" >&2; exit 1; }
   tail -3 "$work/$place.log"
   while read -r flags; do
     # shellcheck disable=SC2086
     "$bin/shardbench" simulate $flags --system "$work/$place.yaml" --out "$work/$place-predicted.csv" >"$work/one.log" 2>&1 ||
-      { echo "simulate $flags: $(tail -1 "$work/one.log")" >&2; continue; }
-    # shellcheck disable=SC2086
-    "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 2 --out "$work/$place-measured.csv" \
-      </dev/null >"$work/one.log" 2>&1 || { echo "run $flags: $(tail -1 "$work/one.log")" >&2; continue; }
-    n=$((n + 1))
-    echo "$place $n: $flags"
+      echo "simulate $flags: $(tail -1 "$work/one.log")" >&2
   done < <(configurations "$place")
+  for ((round = 1; round <= rounds; round++)); do
+    while read -r flags; do
+      # shellcheck disable=SC2086
+      "$@" "$bin/shardbench" run $flags --device cpu --warmup 2 --max-iterations 25 --max-seconds 1.5 --out "$work/$place-measured.csv" \
+        </dev/null >"$work/one.log" 2>&1 || echo "run $flags: $(tail -1 "$work/one.log")" >&2
+    done < <(configurations "$place")
+    echo "$place: round $round of $rounds measured"
+  done
 }
 
-measure host scripts/mpirun.sh 2
+measure host "$rounds" scripts/mpirun.sh 2
 why=$(scripts/netns_cluster.sh check) && shaped=yes || shaped=no
 if [ "$shaped" = yes ]; then
   scripts/netns_cluster.sh up --nodes 2 --rate "$rate" --delay "$delay" --name "$cluster"
-  measure link scripts/netns_cluster.sh run --ranks 2 --name "$cluster" --
+  measure link "$link_rounds" scripts/netns_cluster.sh run --ranks 2 --name "$cluster" --
 else
   echo "between nodes: left out, $why"
 fi

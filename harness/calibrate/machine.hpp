@@ -2,10 +2,12 @@
 // What `calibrate` measures of a machine, through the same interfaces that a step runs on.
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/calibrate/nccl_review.hpp"
 #include "harness/comm/communicator.hpp"
+#include "harness/config/experiment.hpp"
 #include "harness/config/system_profile.hpp"
 #include "harness/program/step_program.hpp"
 #include "kernels/core/device.hpp"
@@ -32,19 +34,24 @@ struct MeasuredLevel {
   std::vector<MeasuredCurve> curves;
 };
 
-/// How long and how much is measured.
+/// A step of all ranks, cut along one axis.
+struct MeasuredStep {
+  std::string_view axis;  ///< tp, dp or pp
+  Experiment experiment;
+  double ms = 0;  ///< median step
+};
+
+/// How long and how much is measured in a round.
 struct CalibrationOptions {
   Dtype precision = Dtype::f32;
   double largest_message_bytes = 300e6;
-  double seconds_per_curve = 4;      ///< a size that would take longer than its share is left out
-  std::int64_t step_iterations = 7;  ///< timed, of each whole step of all ranks in a round
-  std::int64_t step_rounds = 2;      ///< over all those steps
-  std::int64_t steps_per_axis = 3;   ///< different ones, at most
-  bool kernels = true;               ///< whole layers too, for every kind of operation
+  double seconds_per_curve = 4;     ///< a size that would take longer than its share is left out
+  double seconds_per_step = 0.5;    ///< timed, of each whole step of all ranks
+  std::int64_t steps_per_axis = 3;  ///< different ones, at most
   std::int64_t ranks_per_host = 1;
 };
 
-/// Everything measured; equal on all ranks.
+/// Everything measured, in a round or in all; equal on all ranks.
 struct MachineMeasurement {
   std::string device, backend, communication;
   Dtype precision = Dtype::f32;
@@ -55,11 +62,12 @@ struct MachineMeasurement {
   double overlap_slowdown = 0;  ///< what products and all-reduces at once take beyond the longer one, as a share of the
                                 ///< shorter one: 0 when they hide each other, 1 when one waits for the other, more
                                 ///< when they get in each other's way
-  StepExcess excess;
+  StepExcess excess;            ///< 0 until `set_excess`
   std::vector<GemmSample> gemm;
   std::vector<MeasuredCurve> kernels;      ///< of whole layers, products left out
   std::vector<MeasuredProducts> products;  ///< of whole layers
   std::vector<MeasuredLevel> levels;
+  std::vector<MeasuredStep> steps;
 };
 
 /// Sums and maxima over the ranks of a job.
@@ -84,8 +92,8 @@ class RankAgreement {
 /// Collective.
 void measure_device(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out);
 
-/// Times of every kind of operation of whole GPT and LLaMA layers, run as a step runs them, all ranks at once; joined
-/// to those measured before. Collective.
+/// Times of every kind of operation of whole GPT and LLaMA layers, run as a step runs them, all ranks at once.
+/// Collective.
 void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out);
 
 /// Each collective's curve over group sizes of each level, all groups at once, and products beside an all-reduce.
@@ -93,10 +101,16 @@ void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions co
 void measure_network(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                      MachineMeasurement& out);
 
-/// Steps of all ranks against what a profile of the parts measured so far tells: ranks wait for the slowest, and some
-/// pieces run slower together than alone. Operations are measured again between the rounds. `world` moves the device's
-/// memory. Collective.
+/// Whole steps of all ranks, cut along one axis each. `world` moves the device's memory. Collective.
 void measure_steps(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                    MachineMeasurement& out);
+
+/// One measurement of several rounds, at least one: of everything the median, products and kernels of a size together.
+/// What one round has not reached (a large message) comes from the others.
+MachineMeasurement median_of(std::vector<MachineMeasurement> const& rounds);
+
+/// Sets `m.excess` to what whole steps take beyond what a profile of their parts tells, the median of the steps of an
+/// axis: ranks wait for the slowest, and some pieces run slower together than alone.
+void set_excess(MachineMeasurement& m);
 
 }  // namespace shardbench

@@ -66,13 +66,10 @@ std::map<std::size_t, GemmShape> products_of(StepProgram const& program) {
   return shapes;
 }
 
-/// Gathers points of all labels by kind.
+/// Gathers points of all labels by kind, in no order.
 class KernelCurves {
  public:
-  /// Joins what `known` tells already.
-  KernelCurves(RankAgreement& agree, MachineMeasurement const& known) : agree_(agree), products_(known.products) {
-    for (MeasuredCurve const& curve : known.kernels) points_[curve.kind] = curve.points;
-  }
+  explicit KernelCurves(RankAgreement& agree) : agree_(agree) {}
 
   void add(StepProgram const& program, Measurement const& m) {
     StepCount const count = count_step(program, Replay(program));
@@ -98,23 +95,9 @@ class KernelCurves {
 
   std::vector<MeasuredProducts> const& products() const { return products_; }
 
-  /// Sizes within a factor of 1.4 become one point: their middle.
-  std::vector<MeasuredCurve> curves() {
+  std::vector<MeasuredCurve> curves() const {
     std::vector<MeasuredCurve> result;
-    for (auto& [kind, points] : points_) {
-      std::ranges::sort(points, {}, &NcclPoint::bytes);
-      MeasuredCurve curve{kind, 1, {}};
-      for (std::size_t begin = 0; begin < points.size();) {
-        std::size_t end = begin;
-        double size = 0, us = 0;
-        for (; end < points.size() && points[end].bytes <= 1.4 * points[begin].bytes; ++end)
-          size += points[end].bytes, us += points[end].time_us;
-        double const count = static_cast<double>(end - begin);
-        curve.points.push_back({size / count, us / count});
-        begin = end;
-      }
-      result.push_back(std::move(curve));
-    }
+    for (auto const& [kind, points] : points_) result.push_back({kind, 1, points});
     return result;
   }
 
@@ -135,7 +118,7 @@ class KernelCurves {
 }  // namespace
 
 void measure_kernels(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out) {
-  KernelCurves curves(agree, out);
+  KernelCurves curves(agree);
   auto const alone = make_self_communicator();
   for (Experiment const& e : sample_steps(device, options.precision)) {
     Runner runner(lower(e, 0), device, *alone, {.skip_communication = true, .optimizer = {}});

@@ -31,7 +31,7 @@ Experiment step_of(Cut const& cut, int ranks, CalibrationOptions const& options)
   set_field(e, "zero", cut.zero);
   set_field(e, "global-batch", std::to_string(2 * ranks));
   set_field(e, "precision", to_string(options.precision));
-  e.max_iterations = options.step_iterations, e.max_seconds = 1.2, e.warmup = 2;
+  e.max_seconds = options.seconds_per_step, e.warmup = 2;
   resolve(e);
   return e;
 }
@@ -49,17 +49,12 @@ double compute_share(Experiment const& e, double measured_ms, SystemProfile prof
 }
 
 /// The steps that are legal for so many ranks: all ranks find the same ones.
-struct Step {
-  std::string_view axis;
-  Experiment e;
-  std::vector<double> measured_ms;  ///< [round]
-};
-std::vector<Step> steps_of(int ranks, CalibrationOptions const& options) {
-  std::vector<Step> steps;
+std::vector<MeasuredStep> steps_of(int ranks, CalibrationOptions const& options) {
+  std::vector<MeasuredStep> steps;
   for (Cut const& cut : cuts) {
-    if (std::ranges::count(steps, std::string_view(cut.axis), &Step::axis) >= options.steps_per_axis) continue;
+    if (std::ranges::count(steps, std::string_view(cut.axis), &MeasuredStep::axis) >= options.steps_per_axis) continue;
     try {
-      steps.push_back({cut.axis, step_of(cut, ranks, options), {}});
+      steps.push_back({cut.axis, step_of(cut, ranks, options)});
     } catch (InputError const&) {
       continue;  // not a legal cut
     }
@@ -67,13 +62,12 @@ std::vector<Step> steps_of(int ranks, CalibrationOptions const& options) {
   return steps;
 }
 
-/// The median over the steps of an axis and their rounds; 0 when there are none.
-double excess(std::string_view axis, std::vector<Step> const& steps, SystemProfile const& parts,
+/// The median over the steps of an axis; 0 when there are none.
+double excess(std::string_view axis, std::vector<MeasuredStep> const& steps, SystemProfile const& parts,
               SoftwareStack const& stack) {
   std::vector<double> shares;
-  for (Step const& step : steps)
-    if (step.axis == axis)
-      for (double const ms : step.measured_ms) shares.push_back(compute_share(step.e, ms, parts, stack));
+  for (MeasuredStep const& step : steps)
+    if (step.axis == axis) shares.push_back(compute_share(step.experiment, step.ms, parts, stack));
   if (shares.empty()) return 0;
   std::ranges::sort(shares);
   return 0.5 * (shares[(shares.size() - 1) / 2] + shares[shares.size() / 2]);
@@ -84,19 +78,19 @@ double excess(std::string_view axis, std::vector<Step> const& steps, SystemProfi
 void measure_steps(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                    MachineMeasurement& out) {
   if (world.size() < 2) return;
-  std::vector<Step> steps = steps_of(world.size(), options);
-  for (std::int64_t round = 0; round < options.step_rounds; ++round) {
-    // A machine's pace changes over seconds: steps and their parts should meet it alike, and all axes, too.
-    if (round > 0 && options.kernels) measure_kernels(device, agree, options, out);
-    for (Step& step : steps) {
-      Runner runner(lower(step.e, world.rank()), device, world);
-      step.measured_ms.push_back(agree.mean(measure(runner, step.e, device, agree.world()).step_ms.median));
-    }
+  out.steps = steps_of(world.size(), options);
+  for (MeasuredStep& step : out.steps) {
+    Runner runner(lower(step.experiment, world.rank()), device, world);
+    step.ms = agree.mean(measure(runner, step.experiment, device, agree.world()).step_ms.median);
   }
-  SystemProfile const parts = make_profile(out, "parts").profile;
+}
+
+void set_excess(MachineMeasurement& m) {
+  m.excess = {};
+  SystemProfile const parts = make_profile(m, "parts").profile;
   SoftwareStack const stack = load_stack("ours");
-  out.excess = {excess("tp", steps, parts, stack), excess("dp", steps, parts, stack),
-                excess("pp", steps, parts, stack)};
+  m.excess = {excess("tp", m.steps, parts, stack), excess("dp", m.steps, parts, stack),
+              excess("pp", m.steps, parts, stack)};
 }
 
 }  // namespace shardbench

@@ -43,6 +43,20 @@ class AccuracyJoin(unittest.TestCase):
             rows = list(csv.DictReader(file))
         self.assertEqual([row["error_pct"] for row in rows], ["10.00", "0.00", "-47.50"])
 
+    def test_rounds_count_by_their_median(self):
+        path = os.path.join(self.folder, "host-measured.csv")
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=[*KEYS, "step_ms_p50", "step_cv_pct", "iterations"])
+            writer.writeheader()
+            for step in (100, 190, 104):
+                writer.writerow(dict.fromkeys(KEYS, "1") | {"step_ms_p50": step, "step_cv_pct": 1, "iterations": 25})
+        self.write("host-predicted.csv", {1: 130}, 0)
+        self.assertIn("1 configurations, mean absolute error 25.0%", self.join("host=" + os.path.join(self.folder, "host")).stdout)
+        with open(os.path.join(self.folder, "out.csv"), encoding="utf-8") as file:
+            row = next(csv.DictReader(file))
+        self.assertEqual((row["rounds"], row["measured_ms"]), ("3", "104.000"))
+        self.assertAlmostEqual(float(row["measured_half_width_ms"]), 2.5 * 50.83 / 3**0.5, delta=1)
+
     def test_nothing_to_join_fails(self):
         self.assertEqual(self.join("host=" + os.path.join(self.folder, "none")).returncode, 1)
         self.assertEqual(self.join().returncode, 2)

@@ -13,8 +13,8 @@ TEST(MeasureMachine, NetworkAndDevice) {
   auto const device = make_host_device();
   RankAgreement agree(*world);
   CalibrationOptions options;
-  options.largest_message_bytes = 65536, options.seconds_per_curve = 0.05, options.step_iterations = 1,
-  options.step_rounds = 1, options.steps_per_axis = 1, options.ranks_per_host = world->size();
+  options.largest_message_bytes = 65536, options.seconds_per_curve = 0.05, options.seconds_per_step = 0.01,
+  options.steps_per_axis = 1, options.ranks_per_host = world->size();
   MachineMeasurement m;
   measure_device(*device, agree, options, m);
   measure_network(*device, *world, agree, options, m);
@@ -29,6 +29,8 @@ TEST(MeasureMachine, NetworkAndDevice) {
     for (NcclPoint const& p : curve.points) EXPECT_EQ(agree.maximum(p.time_us), p.time_us);
   }
   measure_steps(*device, *world, agree, options, m);
+  m = median_of({m});
+  set_excess(m);
   for (double const share : {m.excess.tp, m.excess.dp, m.excess.pp}) {
     EXPECT_NE(share, 0);
     EXPECT_EQ(agree.maximum(share), share);
