@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=${SHARDBENCH_BIN:-build/bin}
-quick=no rounds=5 link_rounds=3 rate=1gbit delay=200us keep='' out=results/accuracy/local.csv
+quick=no rounds=4 link_rounds=2 rate=1gbit delay=200us keep='' out=results/accuracy/local.csv
 fail() { echo "accuracy_local: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -42,11 +42,10 @@ combine() { # SIZE CUT...
   for cut in "$@"; do echo "$size $cut"; done
 }
 
-# measure PLACE ROUNDS RUNNER...: calibrates, simulates each configuration, then measures all of them in rounds: a machine changes its
-# pace over seconds, so that a configuration measured once meets one pace.
-measure() {
-  local place=$1 rounds=$2 flags round
-  shift 2
+# predict PLACE RUNNER...: calibrates and simulates each configuration by what came out.
+predict() {
+  local place=$1 flags
+  shift
   "$@" "$bin/shardbench" calibrate --out "$work/$place.yaml" --device cpu >"$work/$place.log" 2>&1 || { tail -3 "$work/$place.log" >&2; exit 1; }
   tail -3 "$work/$place.log"
   while read -r flags; do
@@ -54,6 +53,14 @@ measure() {
     "$bin/shardbench" simulate $flags --system "$work/$place.yaml" --out "$work/$place-predicted.csv" >"$work/one.log" 2>&1 ||
       echo "simulate $flags: $(tail -1 "$work/one.log")" >&2
   done < <(configurations "$place")
+}
+
+# measure PLACE ROUNDS RUNNER...: each configuration in rounds over all of them, between two calibrations where there are several
+# rounds: a machine changes its pace over seconds and minutes, which both sides of the comparison should meet alike.
+measure() {
+  local place=$1 rounds=$2 flags round
+  shift 2
+  predict "$place" "$@"
   for ((round = 1; round <= rounds; round++)); do
     while read -r flags; do
       # shellcheck disable=SC2086
@@ -62,6 +69,7 @@ measure() {
     done < <(configurations "$place")
     echo "$place: round $round of $rounds measured"
   done
+  [ "$rounds" = 1 ] || predict "$place" "$@"
 }
 
 measure host "$rounds" scripts/mpirun.sh 2

@@ -53,7 +53,7 @@ MachineMeasurement measure_round(Job& job, RankAgreement& agree, CalibrationOpti
 /// rounds, and medians taken over them, as many as there is time for.
 MachineMeasurement measure_machine(Job& job, Dtype precision) {
   constexpr std::size_t most_rounds = 6;
-  constexpr double enough_s = 150, seconds_per_later_curve = 1;
+  constexpr double enough_s = 170, seconds_per_later_curve = 1;
   RankAgreement agree(job.world());
   CalibrationOptions options;
   options.precision = precision;
@@ -90,6 +90,10 @@ void print_profile(CalibratedProfile const& c, MachineMeasurement const& m, doub
                  to_string(curve.kind), curve.ranks, bytes_text(first.bytes), first.time_us, bytes_text(last.bytes),
                  last.time_us, last.bytes / last.time_us / 1e3);
     }
+  for (MeasuredStep const& step : m.steps)
+    fmt::print("step      {}, seq {}, {} {}: {:.4g} ms in the rounds, by its parts {:.4g} ms\n",
+               step.experiment.model_name, step.experiment.seq, step.axis, m.ranks, fmt::join(step.ms, ", "),
+               step.told_ms);
   if (m.ranks > 1)
     fmt::print(
         "together  {}; compute takes more than its parts by {:.1f}% in steps cut by tp, {:.1f}% by dp, {:.1f}% by pp\n",

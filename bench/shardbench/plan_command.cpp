@@ -11,6 +11,7 @@
 #include "bench/shardbench/plan_rows.hpp"
 #include "bench/shardbench/plan_text.hpp"
 #include "bench/shardbench/serve_text.hpp"
+#include "harness/planner/count_bound.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
 
@@ -171,6 +172,9 @@ double days_per_ms(PlanInput const& in, std::int64_t devices) {
   }
 }
 
+/// A simulated step can take that much less than the layers of its fullest stage: costs of layers are means.
+constexpr double bound_slack = 0.97;
+
 /// The fewest devices in which a model fits and, with a deadline, which meet it.
 int plan_fewest(PlanInput const& in, CostModel const& model) {
   PlanOptions quick = in.options;
@@ -187,9 +191,17 @@ int plan_fewest(PlanInput const& in, CostModel const& model) {
     trial.time *= days;
     return trial;
   };
-  std::vector<std::int64_t> const counts =
-      possible_counts(in.base, in.demands, least_count(in, model), in.counts.back());
-  DeviceSearch const search = fewest_devices(counts, most_trials, attempt);
+  std::vector<std::int64_t> counts = possible_counts(in.base, in.demands, least_count(in, model), in.counts.back());
+  std::size_t const possible = counts.size();
+  if (deadline) {
+    PlanRequest const widest{.base = in.base, .devices = 1, .axes = axes_for(in.base, in.counts.back(), in.demands)};
+    CountBound const bound(widest, coster);
+    std::erase_if(counts, [&](std::int64_t devices) {
+      return bound_slack * bound.step_ms(devices) * days_per_ms(in, devices) > in.budget.deadline_days;
+    });
+  }
+  DeviceSearch search = fewest_devices(counts, most_trials, attempt);
+  search.ruled_out = possible - counts.size();
   if (!in.json)
     print_search(in, search,
                  deadline ? fmt::format("the run over within {:g} days", in.budget.deadline_days) : "a cut that fits",

@@ -55,7 +55,9 @@ std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {
   std::string text = fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {}", p.tp, p.pp);
   if (p.vpp > 1) text += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.vpp);
   if (p.cp > 1) text += fmt::format(" --context-parallel-size {}", p.cp);
-  if (p.ep > 1) text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {}", p.ep, p.etp);
+  // Its experts are cut like the rest unless told otherwise.
+  if (e.model.moe && (p.ep > 1 || p.tp > 1))
+    text += fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {}", p.ep, p.etp);
   if (p.sequence_parallel) text += " --sequence-parallel";
   if (p.tp_overlap != "none")
     text += p.sequence_parallel ? " --tp-comm-overlap" : " [no flag for overlap without sequence parallelism]";

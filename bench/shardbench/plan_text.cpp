@@ -226,6 +226,8 @@ void print_curve(PlanInput const& in, std::vector<CountPlan> const& plans) {
 
 void print_search(PlanInput const& in, DeviceSearch const& search, std::string const& demand, std::string const& unit) {
   fmt::print("fewest devices with {}, of {} to {} (--gpus)\n", demand, in.counts.front(), in.counts.back());
+  if (search.ruled_out > 0)
+    fmt::print("  {} counts with a legal cut: their layers alone take too long\n", search.ruled_out);
   std::vector<DeviceTrial> const& trials = search.trials;
   std::size_t const hidden = trials.size() > shown_trials ? trials.size() - shown_trials : 0;
   if (hidden > 0)

@@ -38,7 +38,8 @@ struct MeasuredLevel {
 struct MeasuredStep {
   std::string_view axis;  ///< tp, dp or pp
   Experiment experiment;
-  double ms = 0;  ///< median step
+  std::vector<double> ms = {};  ///< median step of each round
+  double told_ms = 0;           ///< by its parts, set by `set_excess`
 };
 
 /// How long and how much is measured in a round.
@@ -109,8 +110,12 @@ void measure_steps(Device& device, Communicator& world, RankAgreement& agree, Ca
 /// What one round has not reached (a large message) comes from the others.
 MachineMeasurement median_of(std::vector<MachineMeasurement> const& rounds);
 
+/// The median of the values towards 0 by two standard errors of it, but not beyond: what of it is not chance.
+double beyond_chance(std::vector<double> values);
+
 /// Sets `m.excess` to what whole steps take beyond what a profile of their parts tells, the median of the steps of an
-/// axis: ranks wait for the slowest, and some pieces run slower together than alone.
+/// axis and their rounds less what chance makes of so few: ranks wait for the slowest, and some pieces run slower
+/// together than alone.
 void set_excess(MachineMeasurement& m);
 
 }  // namespace shardbench

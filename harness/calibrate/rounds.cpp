@@ -97,9 +97,9 @@ MachineMeasurement median_of(std::vector<MachineMeasurement> const& rounds) {
   all.products = products_of(rounds);
   all.levels = levels_of(rounds);
   for (std::size_t i = 0; i < all.steps.size(); ++i) {
-    std::vector<double> ms;
-    for (MachineMeasurement const& round : rounds) ms.push_back(round.steps.at(i).ms);
-    all.steps[i].ms = median(ms);
+    all.steps[i].ms.clear();
+    for (MachineMeasurement const& round : rounds)
+      all.steps[i].ms.insert(all.steps[i].ms.end(), round.steps.at(i).ms.begin(), round.steps.at(i).ms.end());
   }
   return all;
 }

@@ -21,6 +21,7 @@ struct DeviceTrial {
 struct DeviceSearch {
   std::vector<DeviceTrial> trials;
   std::int64_t devices = 0;
+  std::size_t ruled_out = 0;          ///< counts that were not tried, as their layers alone take too long (CountBound)
   std::vector<std::int64_t> untried;  ///< counts that were passed over, below the answer where there is one
 };
 

@@ -35,6 +35,8 @@ class PlanCoster {
   double played_ms(Candidate const& candidate);
   /// Forward and backward of one microbatch of the last costed candidate through the whole model.
   double pass_ms() const;
+  /// What the pieces of a step cost under a key.
+  LayerCosts const& layer_costs(LayerKey const& key) { return table_.of(key); }
   /// Why the last candidate without a program has none.
   std::string const& problem() const { return layer_->problem; }
   /// Layer costs computed so far.

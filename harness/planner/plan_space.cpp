@@ -48,7 +48,7 @@ class Walk {
         for (std::int32_t const ep : a_.ep)
           for (std::int32_t const etp : a_.etp)
             for (std::int32_t const micro_batch : a_.micro_batch)
-              if (layer_fits({tp, cp, ep, etp, 1, 1, 1, micro_batch}))
+              if ((!a_.etp_follows_tp || etp == 1 || etp == tp) && layer_fits({tp, cp, ep, etp, 1, 1, 1, micro_batch}))
                 choose_switches({tp, cp, ep, etp, 1, 1, 1, micro_batch});
     return count_;
   }
@@ -231,6 +231,9 @@ PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices) {
   a.ep = m.moe ? divisors(m.moe->experts) : std::vector<std::int32_t>{1};
   std::erase_if(a.ep, [&](std::int32_t ep) { return ep > most_devices; });
   a.etp = {1};
+  if (m.moe)
+    for (std::int32_t const tp : a.tp)
+      if (tp > 1 && m.moe->ffn_hidden % tp == 0) a.etp.push_back(tp);
   for (std::int32_t pp = 1; pp <= m.layers && pp <= most_devices; ++pp) a.pp.push_back(pp);
   for (std::int32_t v = 1; v <= most_chunks && v <= m.layers; ++v) a.vpp.push_back(v);
   a.micro_batch = divisors(base.global_batch);
@@ -246,7 +249,7 @@ PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices) {
 
 PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
   PlanAxes a = axes_up_to(base, devices);
-  for (std::vector<std::int32_t>* const degrees : {&a.tp, &a.cp, &a.ep, &a.pp})
+  for (std::vector<std::int32_t>* const degrees : {&a.tp, &a.cp, &a.ep, &a.etp, &a.pp})
     std::erase_if(*degrees, [&](std::int32_t degree) { return devices % degree != 0; });
   leave_out_what_has_no_meaning(a, base.model);
   return a;
@@ -254,6 +257,7 @@ PlanAxes default_axes(Experiment const& base, std::int64_t devices) {
 
 void fix_axis(PlanAxes& axes, std::string_view demand) {
   demand_of(axes, "fix", demand, [](auto& values, auto const& listed) { values = listed; });
+  if (demand.starts_with("etp=")) axes.etp_follows_tp = false;
 }
 
 void exclude_from_axis(PlanAxes& axes, std::string_view demand) {
@@ -274,7 +278,9 @@ std::string axes_text(PlanAxes const& axes) {
   auto const number = [](auto value) { return fmt::format("{}", value); };
   auto const kind = [](auto value) { return std::string(to_string(value)); };
   line("tp", axes.tp, number), line("cp", axes.cp, number), line("pp", axes.pp, number), line("dp", axes.dp, number);
-  line("ep", axes.ep, number), line("etp", axes.etp, number), line("vpp", axes.vpp, number);
+  line("ep", axes.ep, number),
+      line(axes.etp_follows_tp && axes.etp.size() > 1 ? "etp (1 or tp)" : "etp", axes.etp, number),
+      line("vpp", axes.vpp, number);
   line("zero", axes.zero_stage, [](std::int8_t value) { return fmt::format("{}", static_cast<int>(value)); });
   line("micro-batch", axes.micro_batch, number);
   line("sequence-parallel", axes.sequence_parallel, [](bool on) { return std::string(on ? "true" : "false"); });

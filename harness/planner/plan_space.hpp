@@ -26,6 +26,9 @@ struct PlanAxes {
   std::vector<bool> sequence_parallel, tp_overlap;
   std::vector<Recompute> recompute;
   std::vector<ScheduleKind> schedule;
+  /// Of etp only 1 and the tp of the cut are tried, whole experts or experts cut as the rest (Megatron's default);
+  /// false where values were asked for.
+  bool etp_follows_tp = true;
 };
 
 /// What is to be planned: a training step of `base` (model, seq, global batch, precision) on so many devices.
@@ -39,8 +42,9 @@ struct PlanRequest {
 inline constexpr std::int64_t most_microbatches = 8192;
 
 /// Every legal value of each axis that the model and the sizes leave: tensor-parallel degrees of the cut rules, context
-/// parallelism from sequences of 8,192 tokens on, experts where there are any, every divisor of the batch as
-/// micro-batch, every schedule, ZeRO stage and recompute that the program of the step can be lowered for.
+/// parallelism from sequences of 8,192 tokens on, experts (whole or cut like the rest) where there are any, every
+/// divisor of the batch as micro-batch, every schedule, ZeRO stage and recompute that the program of the step can be
+/// lowered for.
 PlanAxes default_axes(Experiment const& base, std::int64_t devices);
 /// The same over all device counts up to this one.
 PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices);

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/simulate/predict.hpp"
 
@@ -68,10 +70,24 @@ TEST(SetExcess, FindsTheShareOfCompute) {
   resolve(e);
   SystemProfile told = make_profile(m, "parts").profile;
   told.device.excess.tp = 0.2;
-  m.steps = {{"tp", e, predict_step(e, CostModel(told, load_stack("ours")), {.record_spans = false}).step_ms}};
+  double const ms = predict_step(e, CostModel(told, load_stack("ours")), {.record_spans = false}).step_ms;
+  m.steps = {{.axis = "tp", .experiment = e, .ms = {ms, ms, ms}}};
   set_excess(m);
   EXPECT_NEAR(m.excess.tp, 0.2, 1e-3);
+  EXPECT_GT(ms, m.steps[0].told_ms);
   EXPECT_EQ(m.excess.dp, 0);
+}
+
+// Of 0.3 with a deviation of 0.1 in four values (a standard error of 0.1 / 2 x 1.2533) about 0.17 is left; of less than
+// two errors nothing, on either side of 0.
+TEST(BeyondChance, IsLessThanTheMedianAndOfItsSign) {
+  double const d = 0.1 * std::sqrt(0.75);
+  EXPECT_NEAR(beyond_chance({0.3 - d, 0.3 - d, 0.3 + d, 0.3 + d}), 0.3 - 2 * 1.2533 * 0.05, 1e-12);
+  EXPECT_NEAR(beyond_chance({-0.3 - d, -0.3 + d, -0.3 - d, -0.3 + d}), -0.3 + 2 * 1.2533 * 0.05, 1e-12);
+  EXPECT_EQ(beyond_chance({0.1 - d, 0.1 - d, 0.1 + d, 0.1 + d}), 0);
+  EXPECT_EQ(beyond_chance({-0.01, 0.4}), 0);
+  EXPECT_EQ(beyond_chance({0.2}), 0.2);
+  EXPECT_EQ(beyond_chance({}), 0);
 }
 
 }  // namespace

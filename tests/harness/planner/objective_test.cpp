@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/planner/count_bound.hpp"
 #include "harness/planner/demands.hpp"
 #include "harness/planner/device_search.hpp"
 #include "harness/planner/explain.hpp"
@@ -109,6 +111,32 @@ TEST(FewestDevices, EqualsPlanningEveryCount) {
                      : DeviceTrial{.devices = n};
     });
     EXPECT_EQ(search.devices, least == fastest.end() ? 0 : least->first) << share;
+  }
+}
+
+// No count's fastest step beats the bound, with and without pairs of stages, and the bound is of use: within a third of
+// the fastest for most counts.
+TEST(CountBound, IsBelowTheFastestStepOfEveryCount) {
+  CostModel const model = h100();
+  Experiment const base = base_of("gpt2-xl", 6, 1024, 96);
+  for (char const* const schedules : {"schedule=1f1b|interleaved|zb-h1|zb-v", "schedule=1f1b|dualpipe"}) {
+    PlanDemands const demands{.fix = {"zero=1", "recompute=none", "micro-batch=1|2|4", schedules}, .exclude = {}};
+    PlanRequest const widest{.base = base, .devices = 1, .axes = axes_for(base, 24, demands)};
+    PlanCoster coster(widest, model);
+    CountBound const bound(widest, coster);
+    std::vector<double> shares;
+    for (std::int64_t n = 1; n <= 24; ++n) {
+      std::optional<PlanRequest> const request = legal_request(base, n, demands);
+      if (!request) continue;
+      PlanResult const all = plan(*request, model, {.top = 1, .simulated = 4}, coster);
+      if (all.best.empty()) continue;
+      shares.push_back(bound.step_ms(n) / all.best.front().step_ms);
+      EXPECT_LE(shares.back(), 1.0) << schedules << " " << n;
+    }
+    ASSERT_GT(shares.size(), 12u);
+    std::ranges::sort(shares);
+    EXPECT_GT(shares[shares.size() / 2], 2.0 / 3) << schedules;
+    EXPECT_TRUE(std::isinf(bound.step_ms(7 * 11)));
   }
 }
 
