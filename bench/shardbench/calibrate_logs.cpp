@@ -63,7 +63,8 @@ void print_fit(CollectiveFit const& fit) {
 void print_run(NcclRun const& run, NcclReview const& found, CollectiveFit const& fit) {
   print_head(run);
   print_table(run);
-  if (found.peak_busbw > 0)
+  // What one rank copies to itself is no bandwidth of a link.
+  if (found.peak_busbw > 0 && !found.has(NcclFinding::one_rank))
     fmt::print("  best busbw {:.2f} GB/s at {} bytes; mean of the values here {:.4f} GB/s{}\n", found.peak_busbw,
                found.peak_size, found.mean_shown,
                run.printed_average ? fmt::format(", printed average {:g}", *run.printed_average) : "");

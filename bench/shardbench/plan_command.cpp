@@ -57,6 +57,20 @@ void add_rows(PlanInput const& in, CostModel const& model, CountPlan const& coun
   if (row.reason.empty()) row.reason = fmt::format("needs more than --max-memory {:g}%", 100 * in.options.memory_share);
 }
 
+/// Why there is no plan for a count.
+ReportRow row_without_cut(PlanInput const& in, std::int64_t devices) {
+  Experiment e = in.base;
+  e.ranks = devices;
+  ReportRow row = start_row(e, Source::planned);
+  row.outcome = Outcome::skipped;
+  try {
+    require_legal_point(request_for(in.base, devices, in.demands), in.demands);
+  } catch (InputError const& refusal) {
+    row.reason = refusal.what();
+  }
+  return row;
+}
+
 /// What the objective makes small, over device counts.
 double value_of(PlanInput const& in, CountPlan const& count) {
   PlannedPoint const& best = count.plan.result.best.front();
@@ -100,9 +114,11 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
   std::vector<ReportRow> rows;
   for (std::int64_t const devices : in.counts) {
     // Of several counts some may have no legal cut; of all of them, the last says why.
-    bool const last = devices == in.counts.back() && rows.empty();
+    bool const last = devices == in.counts.back() &&
+                      std::ranges::all_of(rows, [](ReportRow const& r) { return r.outcome == Outcome::skipped; });
     if (!last && !legal_request(in.base, devices, in.demands)) {
       plans.push_back({.request = {.base = in.base, .devices = devices, .axes = {}}, .plan = {}});
+      rows.push_back(row_without_cut(in, devices));
       continue;
     }
     plans.push_back(plan_count(in, model, devices, in.options));
@@ -286,6 +302,7 @@ int plan_command(Arguments const& arguments) {
   CostModel const model = plan_cost_model(arguments);
   PlanInput const in = read_plan_input(arguments, model);
   note_default_model(in.base);
+  print_warnings(in.base);
   check_outputs(in.out);
   if (in.serving) return in.search ? serve_fewest(in, model) : show_serving(in, model, in.counts);
   return in.search ? plan_fewest(in, model) : plan_counts(in, model);

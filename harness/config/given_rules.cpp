@@ -57,6 +57,13 @@ void add_capacity(Experiment const& e, Lines& lines) {
                   e.capacity, moe.top_k, moe.experts));
 }
 
+void add_positions(Experiment const& e, Lines& lines) {
+  ModelConfig const& m = e.model;
+  std::int64_t const tokens = e.context + e.seq;
+  if (m.position == PositionKind::learned || m.vision || m.max_positions == 0 || tokens <= m.max_positions) return;
+  lines.push_back(fmt::format("seq: {} tokens are beyond the {} positions of {}", tokens, m.max_positions, m.name));
+}
+
 }  // namespace
 
 std::vector<std::string> warnings(Experiment const& e) {
@@ -64,6 +71,7 @@ std::vector<std::string> warnings(Experiment const& e) {
   for (ModelNote const& note : e.model.notes)
     if (note.beyond_positions == 0 || e.context + e.seq > note.beyond_positions)
       lines.push_back(fmt::format("model: {}", note.text));
+  add_positions(e, lines);
   add_capacity(e, lines);
   for (Knob const& knob : knobs) {
     if (!e.given.contains(knob.flag) || knob.works(e)) continue;

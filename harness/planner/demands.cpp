@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/core/error.hpp"
 
@@ -46,6 +47,7 @@ std::vector<std::int64_t> dp_degrees(PlanAxes const& axes, std::int64_t batch) {
 }
 
 std::string sizes_text(PlanRequest const& r) {
+  if (r.base.model.yolo) return fmt::format("{} devices and global batch {}", r.devices, r.base.global_batch);
   return fmt::format("{} devices, global batch {}, {} layers, {} heads, seq {}", r.devices, r.base.global_batch,
                      r.base.model.layers, r.base.model.heads, r.base.seq);
 }
@@ -111,6 +113,22 @@ bool has_legal_point(PlanRequest const& request) {
   return false;
 }
 
+namespace {
+
+/// The nearest counts on both sides that have a legal cut.
+std::string nearest_text(PlanRequest const& request) {
+  std::vector<std::int64_t> const counts = possible_counts(request.base, {}, 1, 2 * request.devices);
+  auto const legal = [&](std::int64_t n) { return n != request.devices && legal_request(request.base, n, {}); };
+  auto const above = std::ranges::lower_bound(counts, request.devices);
+  std::vector<std::int64_t> near;
+  if (auto const below = std::find_if(std::reverse_iterator(above), counts.rend(), legal); below != counts.rend())
+    near.push_back(*below);
+  if (auto const next = std::find_if(above, counts.end(), legal); next != counts.end()) near.push_back(*next);
+  return near.empty() ? "" : fmt::format(", as {} devices have", fmt::join(near, " or "));
+}
+
+}  // namespace
+
 void require_legal_point(PlanRequest const& request, PlanDemands const& demands) {
   if (has_legal_point(request)) return;
   std::int64_t const batch = request.base.global_batch, most = most_microbatches * request.devices;
@@ -121,8 +139,8 @@ void require_legal_point(PlanRequest const& request, PlanDemands const& demands)
                     "devices; allowed: at most {} with these micro-batches",
                     batch, largest, most_microbatches, request.devices, most * largest));
   if (demands.empty() || !has_legal_point(request_for(request.base, request.devices, {})))
-    throw InputError(fmt::format("--gpus: no legal cut for {}; allowed: a device count and batch with more divisors",
-                                 sizes_text(request)));
+    throw InputError(fmt::format("--gpus: no legal cut for {}; allowed: a device count and batch with more divisors{}",
+                                 sizes_text(request), nearest_text(request)));
   std::vector<std::string> const texts = texts_of(demands);
   std::vector<PlanDemands> const singles = single_demands(demands);
   for (std::size_t i = 0; i < singles.size(); ++i)

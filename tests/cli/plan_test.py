@@ -149,6 +149,13 @@ class Plan(CliTest):
             (part,) = json.loads(self.call(*words, "--fix", fixed))
             self.assertLessEqual(whole["step_ms_p50"], part["step_ms_p50"] * 1.0001, fixed)
 
+    def test_a_count_without_a_cut_is_a_row(self):
+        words = ["plan", "--model", "yolo26n", "--system", "pcie-box", "--global-batch", "64"]
+        rows = json.loads(self.call(*words, "--gpus", "8..13", "--top", "1", "--json"))
+        self.assertEqual([row["outcome"] for row in rows], ["passed", "skipped"])
+        self.assertIn("no legal cut for 13 devices", rows[1]["reason"])
+        self.assertIn("as 4 or 8 devices have", self.refused(*words, "--gpus", "7"))
+
     def test_impossible_demands_are_named(self):
         self.assertIn("--fix tp=3: leaves no legal cut", self.refused("plan", *SMALL, "--fix", "pp=2,tp=3"))
         self.assertIn("--fix tp=8 and --fix pp=8: together", self.refused("plan", *SMALL, "--fix", "tp=8,pp=8"))
