@@ -10,9 +10,10 @@ namespace shardbench {
 std::string cut_text(Experiment const& experiment);
 
 /// Flags of Megatron-LM that mean the same cut, and the overlap of reductions that the stack has; in brackets what it
-/// has no flag for.
+/// has no flag for, or refuses.
 std::string megatron_flags(Experiment const& experiment, SoftwareStack const& stack);
-/// Options of torchtitan that mean the same cut; in brackets what it has no option for.
+/// Options of torchtitan that mean the same cut; in brackets what it has no option for, refuses or
+/// does otherwise.
 std::string torchtitan_flags(Experiment const& experiment);
 
 }  // namespace shardbench

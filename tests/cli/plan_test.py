@@ -165,5 +165,81 @@ class Plan(CliTest):
         self.assertIn("--model", self.refused("plan", "--model", "yolo26n", "--system", "h100-sxm", "--gpus", "2", "--tpot", "1s"))
 
 
+class Flags(CliTest):
+    """What the cut is called elsewhere; expectations from the checks of Megatron-LM's and torchtitan's own sources."""
+
+    def flags(self, fix, *words, model="llama3.1-8b", layers="8", precision="bf16"):
+        (row,) = json.loads(self.call("plan", "--model", model, "--layers", layers, "--system", "h100-sxm", "--gpus", "8", "--global-batch",
+                                      "32", "--seq", "1024", "--precision", precision, "--top", "1", "--json", *words,
+                                      "--fix", ("" if "cp=" in fix else "cp=1,") + "micro-batch=1,tp-overlap=none," + fix))
+        return row["megatron_flags"], row["torchtitan_flags"]
+
+    def test_data_parallel(self):
+        _, titan = self.flags("tp=1,pp=1,zero=0,recompute=none")
+        self.assertIn("--parallelism.data_parallel_replicate_degree 8 --parallelism.data_parallel_shard_degree 1 --", titan)
+        self.assertNotIn("[", titan)
+        _, titan = self.flags("tp=1,pp=1,zero=1,recompute=none", "--gradient-dtype", "bf16")
+        self.assertIn("data_parallel_replicate_degree 8 --parallelism.data_parallel_shard_degree 1 [no option for zero 1]", titan)
+        self.assertIn("--training.mixed_precision_reduce bfloat16 [", titan)
+        for stage in ("0", "1"):  # replicas alone are refused beside tensor parallelism
+            megatron, titan = self.flags(f"tp=2,pp=1,recompute=selective,zero={stage}", precision="fp32")
+            self.assertNotIn("replicate", titan)
+            self.assertIn(f"data_parallel_shard_degree 4 --parallelism.fsdp_reshard_after_forward never [no zero {stage} beside", titan)
+            self.assertIn("--training.mixed_precision_param float32", titan)
+            self.assertIn("--activation_checkpoint.mode selective [keeps attention and every other GEMM", titan)
+            self.assertEqual("--use-distributed-optimizer" in megatron, stage == "1")
+        for stage, strategy, reshard in (("2", "optim_grads", "never"), ("3", "optim_grads_params", "always")):
+            megatron, titan = self.flags(f"tp=1,pp=1,zero={stage},recompute=none")
+            self.assertIn(f"--use-megatron-fsdp --data-parallel-sharding-strategy {strategy} --use-distributed-optimizer --ckpt-format "
+                          "fsdp_dtensor --no-gradient-accumulation-fusion [CUDA_DEVICE_MAX_CONNECTIONS must not be 1]", megatron)
+            self.assertIn(f"data_parallel_shard_degree 8 --parallelism.fsdp_reshard_after_forward {reshard} --", titan)
+        _, titan = self.flags("cp=8,tp=1,pp=1,zero=0,recompute=none")
+        self.assertIn("data_parallel_shard_degree 1 --parallelism.fsdp_reshard_after_forward never [no zero 0 beside another cut", titan)
+        _, titan = self.flags("tp=8,pp=1,zero=0,recompute=none")
+        self.assertIn("[its mixed precision takes effect beside tp or pp only with", titan)
+
+    def test_pipeline(self):
+        less = "--parallelism.pipeline_parallel_first_stage_less_layers 0 --parallelism.pipeline_parallel_last_stage_less_layers 0"
+        for schedule in ("1f1b", "zb-v"):
+            _, titan = self.flags(f"tp=1,pp=4,zero=1,recompute=none,schedule={schedule}")
+            self.assertIn(less + " --", titan)
+            self.assertNotIn("layers_per_stage", titan)
+        cut = "tp=1,pp=4,zero=1,recompute=none,schedule=interleaved,vpp=2"
+        megatron, titan = self.flags(cut)
+        self.assertIn("--pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2", megatron)
+        self.assertIn(less + " --parallelism.pipeline_parallel_layers_per_stage 1 ", titan)
+        # 11 layers over 8 chunks: the leftovers sit before the last.
+        megatron, titan = self.flags(cut, layers="11")
+        self.assertIn("--pipeline-model-parallel-layout 'E(t|)*4(t*2|)*3tL'", megatron)
+        self.assertNotIn("virtual", megatron)
+        self.assertIn(less + " [11 layers over 8 chunks: name the modules of each in parallelism.module_fqns_per_model_part, with 4 of "
+                      "1, 3 of 2, 1 of 1 layers]", titan)
+        megatron, _ = self.flags("tp=1,pp=2,zero=1,recompute=none,schedule=gpipe", layers="9")
+        self.assertIn("[no flag for schedule gpipe]", megatron)
+        megatron, _ = self.flags("tp=1,pp=2,zero=1,recompute=none,schedule=1f1b", layers="9")
+        self.assertIn("--pipeline-model-parallel-layout 'Et*5|t*4L'", megatron)
+
+    def test_experts(self):
+        def moe(fix):
+            return self.flags("pp=1,zero=1,recompute=none," + fix, model="qwen3-30b-a3b", layers="2")
+        megatron, titan = moe("tp=2,ep=4,etp=1,sequence-parallel=false")
+        self.assertIn("--expert-model-parallel-size 4 --expert-tensor-parallel-size 1 [refuses experts under tensor", megatron)
+        self.assertIn("data_parallel_shard_degree 4", titan)
+        self.assertIn("--parallelism.expert_parallel_degree 4 --", titan)
+        megatron, titan = moe("tp=2,ep=4,etp=2,sequence-parallel=true")
+        self.assertIn("--expert-tensor-parallel-size 2 --sequence-parallel", megatron)
+        self.assertIn("--parallelism.expert_parallel_degree 4 --parallelism.expert_tensor_parallel_degree 2 --", titan)
+        _, titan = moe("tp=4,ep=2,etp=1,sequence-parallel=true")
+        self.assertIn("[refuses ep 2: it takes multiples of 4 that divide 8]", titan)
+        _, titan = moe("tp=2,ep=1,etp=1,sequence-parallel=true")
+        self.assertIn("[without expert parallelism its experts are cut over tp]", titan)
+
+    def test_models(self):
+        for model, has in (("gpt2-medium", False), ("mixtral-8x7b", False), ("gemma-2-2b", False), ("qwen3-4b", True),
+                           ("deepseek-v2-lite", True), ("llama3.1-70b", True)):
+            _, titan = self.flags("tp=1,pp=1,ep=1,zero=3,recompute=full", model=model, layers="2")
+            self.assertEqual("[torchtitan has no such model]" in titan, not has, model)
+
+
 if __name__ == "__main__":
     unittest.main()
