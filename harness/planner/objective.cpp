@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "harness/config/field_text.hpp"
+#include "harness/planner/worker_threads.hpp"
 #include "harness/program/lower.hpp"
 #include "kernels/core/error.hpp"
 
@@ -17,6 +18,8 @@ namespace {
 constexpr std::array<std::string_view, static_cast<std::size_t>(Objective::size_)> names{
     "step-time", "tokens-per-gpu-hour", "cost", "memory", "gpus", "latency"};
 constexpr std::size_t front_points = 8;
+/// Of the small end of the front, however short the answer: a short one shall not be a worse one.
+constexpr std::size_t least_small_looks = 5;
 
 bool cuts_the_model(Candidate const& c) { return c.tp * c.pp * c.cp * c.ep > 1; }
 
@@ -79,19 +82,6 @@ class Watched {
   std::map<ProgramClass, ClassPoints> classes_;
 };
 
-/// Looks closer at a screened point; nothing when it has no program or does not fit after all.
-std::optional<PlannedPoint> closer(PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-                                   ScreenedPoint const& screened) {
-  try {
-    PlannedPoint point = look_closer(request, model, screened.candidate);
-    point.screened = screened.cost;
-    if (point.memory.needed_bytes > options.memory_share * point.memory.capacity_bytes) return std::nullopt;
-    return point;
-  } catch (IllegalConfig const&) {
-    return std::nullopt;  // a rule of the whole program that its layers alone do not show
-  }
-}
-
 /// So many points of the front, both ends among them.
 std::vector<ScreenedPoint> spread(std::vector<ScreenedPoint> const& all, std::size_t count) {
   if (all.size() <= count) return all;
@@ -100,37 +90,102 @@ std::vector<ScreenedPoint> spread(std::vector<ScreenedPoint> const& all, std::si
   return some;
 }
 
-void simulate_front(ObjectivePlan& plan, PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-                    Watched const& screened) {
-  std::vector<PlannedPoint> points = plan.result.best;
-  for (ScreenedPoint const& s : spread(screened.front(request), front_points)) {
-    bool const known = std::ranges::any_of(points, [&](PlannedPoint const& p) { return p.candidate == s.candidate; });
-    if (known) continue;
-    if (std::optional<PlannedPoint> point = closer(request, model, options, s)) points.push_back(std::move(*point));
+/// Everything that was simulated and fits, whatever it was simulated for: one pool, so that no answer taken from it is
+/// beaten by what another answer has seen.
+class Looks {
+ public:
+  Looks(PlanRequest const& request, CostModel const& model, PlanOptions const& options, PlanResult const& found)
+      : request_(request), model_(model), options_(options), points_(found.best) {
+    points_.insert(points_.end(), found.slower.begin(), found.slower.end());
   }
-  std::ranges::stable_sort(points, {}, &PlannedPoint::step_ms);
-  std::vector<PlanScore> scores;
-  for (PlannedPoint const& p : points) scores.push_back({p.step_ms, p.memory.needed_bytes, p.step_ms});
-  std::vector<bool> const kept = pareto_front(scores);
-  for (std::size_t i = 0; i < points.size(); ++i)
-    if (kept[i]) plan.front.push_back(std::move(points[i]));
+
+  /// Simulates those of them that are new.
+  void look_at(std::vector<ScreenedPoint> const& screened) {
+    std::vector<ScreenedPoint> fresh;
+    for (ScreenedPoint const& s : screened) {
+      bool const twice = std::ranges::any_of(fresh, [&](auto const& f) { return f.candidate == s.candidate; });
+      if (!twice && !find(s.candidate)) fresh.push_back(s);
+    }
+    std::vector<std::optional<PlannedPoint>> found(fresh.size());
+    for_each_of(
+        fresh.size(), [&](std::size_t i, CostModel const& mine) { found[i] = closer(mine, fresh[i]); }, model_);
+    for (std::optional<PlannedPoint>& point : found)
+      if (point) points_.push_back(std::move(*point));
+  }
+
+  /// Nullptr where it was not simulated or does not fit.
+  PlannedPoint const* find(Candidate const& c) const {
+    auto const at = std::ranges::find(points_, c, &PlannedPoint::candidate);
+    return at == points_.end() ? nullptr : &*at;
+  }
+
+  std::vector<PlannedPoint> smallest(std::size_t count) const {
+    std::vector<PlannedPoint> points = points_;
+    std::ranges::stable_sort(points, {}, [](PlannedPoint const& p) { return std::tie(bytes_of(p), p.step_ms); });
+    if (points.size() > count) points.erase(points.begin() + static_cast<std::ptrdiff_t>(count), points.end());
+    return points;
+  }
+
+  /// Fastest first, each smaller than the one before.
+  std::vector<PlannedPoint> front() const {
+    std::vector<PlannedPoint const*> order;
+    for (PlannedPoint const& p : points_) order.push_back(&p);
+    std::ranges::stable_sort(order, {}, [](PlannedPoint const* p) { return std::tie(p->step_ms, bytes_of(*p)); });
+    std::vector<PlannedPoint> kept;
+    for (PlannedPoint const* p : order)
+      if (kept.empty() || bytes_of(*p) < bytes_of(kept.back())) kept.push_back(*p);
+    return kept;
+  }
+
+  std::vector<SimulatedPoint> all() const {
+    std::vector<SimulatedPoint> points;
+    for (PlannedPoint const& p : points_) points.push_back({p.candidate, {p.step_ms, bytes_of(p), p.step_ms}});
+    return points;
+  }
+
+ private:
+  static double const& bytes_of(PlannedPoint const& p) { return p.memory.needed_bytes; }
+
+  /// Nothing when it has no program or does not fit after all.
+  std::optional<PlannedPoint> closer(CostModel const& model, ScreenedPoint const& screened) const {
+    try {
+      PlannedPoint point = look_closer(request_, model, screened.candidate);
+      point.screened = screened.cost;
+      if (bytes_of(point) > options_.memory_share * point.memory.capacity_bytes) return std::nullopt;
+      return point;
+    } catch (IllegalConfig const&) {
+      return std::nullopt;  // a rule of the whole program that its layers alone do not show
+    }
+  }
+
+  PlanRequest const& request_;
+  CostModel const& model_;
+  PlanOptions const& options_;
+  std::vector<PlannedPoint> points_;
+};
+
+/// What is looked at for the front and for the memory objective alike, so that both have the same small end.
+std::vector<ScreenedPoint> front_and_small_end(Watched const& watched, PlanRequest const& request, std::size_t top) {
+  std::vector<ScreenedPoint> const front = watched.front(request);
+  std::vector<ScreenedPoint> some = spread(front, front_points);
+  for (std::size_t i = 0; i < std::min(front.size(), std::max(top, least_small_looks)); ++i)
+    some.push_back(front[front.size() - 1 - i]);
+  // Closed forms of memory are rougher for some classes than for others: the least of each is looked at.
+  for (ScreenedPoint const& s : watched.smallest()) some.push_back(s);
+  return some;
 }
 
-void order_by_memory(PlanResult& result, PlanRequest const& request, CostModel const& model, PlanOptions const& options,
-                     Watched const& screened) {
-  std::vector<ScreenedPoint> small = screened.front(request);
-  std::ranges::reverse(small);
-  if (small.size() > options.top) small.resize(options.top);
-  // Closed forms of memory are rougher for some classes than for others: the least of each is looked at.
-  for (ScreenedPoint const& s : screened.smallest()) small.push_back(s);
-  for (ScreenedPoint const& s : small) {
-    if (std::ranges::any_of(result.best, [&](PlannedPoint const& p) { return p.candidate == s.candidate; })) continue;
-    if (std::optional<PlannedPoint> point = closer(request, model, options, s))
-      result.best.push_back(std::move(*point));
+/// Where the best only cuts the data: the fastest with a program of those that cut the model.
+void add_model_cut(ObjectivePlan& plan, Watched const& watched, Looks& looks) {
+  std::vector<PlannedPoint> const& best = plan.result.best;
+  if (best.empty() || cuts_the_model(best.front().candidate)) return;
+  for (ScreenedPoint const& cut : watched.model_cuts()) {
+    looks.look_at({cut});
+    PlannedPoint const* const found = looks.find(cut.candidate);
+    if (!found) continue;
+    plan.fastest_model_cut = *found;
+    return;
   }
-  std::ranges::stable_sort(result.best, {}, [](PlannedPoint const& p) { return p.memory.needed_bytes; });
-  if (result.best.size() > options.top)
-    result.best.erase(result.best.begin() + static_cast<std::ptrdiff_t>(options.top), result.best.end());
 }
 
 }  // namespace
@@ -177,13 +232,14 @@ ObjectivePlan plan_for(PlanRequest const& request, CostModel const& model, PlanO
   options.watch = [&](Candidate const& c, PlanCost const& cost) { watched.add(c, cost); };
   plan_of.result = plan(request, model, options);
   std::vector<PlannedPoint>& best = plan_of.result.best;
-  if (objective == Objective::memory) order_by_memory(plan_of.result, request, model, options, watched);
-  if (with_front) simulate_front(plan_of, request, model, options, watched);
-  if (best.empty() || cuts_the_model(best.front().candidate)) return plan_of;
-  for (ScreenedPoint const& cut : watched.model_cuts()) {
-    plan_of.fastest_model_cut = closer(request, model, options, cut);
-    if (plan_of.fastest_model_cut) break;
-  }
+  Looks looks(request, model, options, plan_of.result);
+  plan_of.result.slower.clear();
+  bool const by_memory = objective == Objective::memory;
+  if (by_memory || with_front) looks.look_at(front_and_small_end(watched, request, options.top));
+  if (by_memory) best = looks.smallest(options.top);
+  add_model_cut(plan_of, watched, looks);
+  plan_of.simulated = looks.all();
+  if (with_front) plan_of.front = looks.front();
   return plan_of;
 }
 

@@ -38,16 +38,25 @@ class ScreenedFront {
   std::map<double, ScreenedPoint> by_time_;
 };
 
+/// What was simulated and fits, in short.
+struct SimulatedPoint {
+  Candidate candidate;
+  PlanScore score;
+};
+
 /// A plan with what the objective needs beyond the fastest.
 struct ObjectivePlan {
-  PlanResult result;                ///< best: in order of the objective
-  std::vector<PlannedPoint> front;  ///< of time and memory, simulated, fastest first; only when asked for
+  PlanResult result;  ///< best: in order of the objective
+  /// Of time and memory, of everything simulated, fastest first, each smaller than the one before; only when asked for.
+  std::vector<PlannedPoint> front;
+  std::vector<SimulatedPoint> simulated;  ///< whatever it was simulated for
   /// The fastest that cuts the model, where the best only cuts the data.
   std::optional<PlannedPoint> fastest_model_cut;
 };
 
 /// plan() under an objective: memory orders the small end of the front by memory, every other by time, since the device
-/// count is one. `with_front`: simulates up to eight points of the front. Errors as plan().
+/// count is one. `with_front`: the front of all that was simulated, for which up to eight points of the screened front
+/// and those of the memory objective are simulated too. Errors as plan().
 ObjectivePlan plan_for(PlanRequest const& request, CostModel const& model, PlanOptions options, Objective objective,
                        bool with_front);
 

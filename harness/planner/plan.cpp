@@ -1,6 +1,7 @@
 #include "harness/planner/plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "harness/planner/plan_search.hpp"
 #include "harness/planner/screen.hpp"
@@ -33,9 +34,13 @@ class Kept {
   std::vector<ScreenedPoint> points_;
 };
 
-void order(std::vector<PlannedPoint>& points, std::size_t top) {
-  std::ranges::stable_sort(points, {}, &PlannedPoint::step_ms);
-  if (points.size() > top) points.erase(points.begin() + static_cast<std::ptrdiff_t>(top), points.end());
+void order(PlanResult& result, std::size_t top) {
+  std::vector<PlannedPoint>& best = result.best;
+  std::ranges::stable_sort(best, {}, &PlannedPoint::step_ms);
+  if (best.size() <= top) return;
+  auto const beyond = best.begin() + static_cast<std::ptrdiff_t>(top);
+  result.slower.assign(std::move_iterator(beyond), std::move_iterator(best.end()));
+  best.erase(beyond, best.end());
 }
 
 }  // namespace
@@ -91,7 +96,7 @@ PlanResult plan(PlanRequest const& request, CostModel const& model, PlanOptions 
         "allowed: other demands, or a device count and batch with more divisors");
   if (result.costed == 0) throw InputError("plan: no configuration of these demands has a program: " + problem);
   PlanSearch(request, model, options, coster).run(std::move(kept).fastest_first(), result);
-  order(result.best, options.top);
+  order(result, options.top);
   return result;
 }
 

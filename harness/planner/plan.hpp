@@ -32,17 +32,18 @@ struct PlannedPoint {
 /// The answer to a request.
 struct PlanResult {
   SpaceCount space;
-  std::int64_t costed = 0;         ///< legal and with a program: costed by the closed forms
-  std::int64_t too_big = 0;        ///< of these, more memory than allowed
-  std::int64_t left_out = 0;       ///< legal, not costed: larger micro-batches that cannot fit or win (screen.hpp)
-  double screened_ms = 0;          ///< of the fastest that fits by the closed forms, 0 when none does
-  std::size_t looks = 0;           ///< candidates that were simulated
-  std::int64_t no_program = 0;     ///< legal, but nothing lowers it
-  std::size_t layer_keys = 0;      ///< different layer costs that were needed
-  std::string problem;             ///< why the first of these has none, where a closer look found it
-  double least_memory_bytes = 0;   ///< of the smallest candidate, fits or not
-  Candidate smallest;              ///< that candidate
-  std::vector<PlannedPoint> best;  ///< fastest first; empty when nothing fits
+  std::int64_t costed = 0;           ///< legal and with a program: costed by the closed forms
+  std::int64_t too_big = 0;          ///< of these, more memory than allowed
+  std::int64_t left_out = 0;         ///< legal, not costed: larger micro-batches that cannot fit or win (screen.hpp)
+  double screened_ms = 0;            ///< of the fastest that fits by the closed forms, 0 when none does
+  std::size_t looks = 0;             ///< candidates that were simulated
+  std::int64_t no_program = 0;       ///< legal, but nothing lowers it
+  std::size_t layer_keys = 0;        ///< different layer costs that were needed
+  std::string problem;               ///< why the first of these has none, where a closer look found it
+  double least_memory_bytes = 0;     ///< of the smallest candidate, fits or not
+  Candidate smallest;                ///< that candidate
+  std::vector<PlannedPoint> best;    ///< fastest first; empty when nothing fits
+  std::vector<PlannedPoint> slower;  ///< simulated and fit too, beyond the answer's length
 };
 
 struct PlanOptions {

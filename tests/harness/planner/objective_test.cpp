@@ -284,6 +284,62 @@ TEST(PlanFor, MemoryObjectiveNeedsLessThanTheFastest) {
     EXPECT_GE(small.result.best[i].memory.needed_bytes, small.result.best[i - 1].memory.needed_bytes);
 }
 
+// Every legal point simulated one by one: within those that the plan saw, its front is the one found by comparing every
+// pair; its ends are the answers of the two objectives and no point of these is better.
+TEST(PlanFor, FrontIsThatOfAllSimulatedPoints) {
+  CostModel const model = h100();
+  PlanDemands const demands{
+      .fix = {"micro-batch=1|2", "tp=1|2", "tp-overlap=none", "recompute=none|full", "schedule=1f1b|interleaved|zb-h1"},
+      .exclude = {"zero=2"}};
+  PlanRequest const request = request_for(base_of("gpt2", 4, 1024, 16), 4, demands);
+  std::vector<std::pair<Candidate, PlanScore>> legal;
+  for_each_candidate(request, [&](Candidate const& c) {
+    try {
+      PlannedPoint const p = look_closer(request, model, c);
+      legal.push_back({c, {p.step_ms, p.memory.needed_bytes, p.step_ms}});
+    } catch (IllegalConfig const&) {
+      return;  // no program
+    }
+  });
+  ObjectivePlan const whole = plan_for(request, model, {.top = 3}, Objective::step_time, true);
+  ASSERT_LT(whole.simulated.size(), legal.size());
+  std::vector<PlanScore> seen;
+  for (auto const& [c, score] : legal)
+    if (std::ranges::find(whole.simulated, c, &SimulatedPoint::candidate) != whole.simulated.end())
+      seen.push_back(score);
+  ASSERT_EQ(seen.size(), whole.simulated.size());
+  std::vector<bool> const kept = pareto_front(seen);
+  std::set<std::pair<double, double>> expected, found;
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    if (kept[i]) expected.emplace(seen[i].time_ms, seen[i].memory_bytes);
+  for (PlannedPoint const& p : whole.front) found.emplace(p.step_ms, p.memory.needed_bytes);
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(whole.front.size(), expected.size()) << "equals are shown once";
+  auto const time = [](auto const& each) { return each.second.time_ms; };
+  auto const bytes = [](auto const& each) { return each.second.memory_bytes; };
+  EXPECT_EQ(whole.front.front().step_ms, time(*std::ranges::min_element(legal, {}, time)));
+  EXPECT_EQ(whole.front.back().memory.needed_bytes, bytes(*std::ranges::min_element(legal, {}, bytes)));
+}
+
+// gpt2-xl on 16: the smallest of a class beats the small end of the screened front in time and memory.
+TEST(PlanFor, FrontIsNotWorseThanEitherObjective) {
+  CostModel const model = h100();
+  PlanRequest const request = request_for(base_of("gpt2-xl", 16, 1024, 64), 16, {});
+  ObjectivePlan const whole = plan_for(request, model, {.top = 5}, Objective::step_time, true);
+  ASSERT_FALSE(whole.front.empty());
+  for (Objective const objective : {Objective::step_time, Objective::memory}) {
+    ObjectivePlan const one = plan_for(request, model, {.top = 3}, objective, false);
+    PlannedPoint const& end = objective == Objective::memory ? whole.front.back() : whole.front.front();
+    EXPECT_LE(
+        objective == Objective::memory ? end.memory.needed_bytes : end.step_ms,
+        objective == Objective::memory ? one.result.best.front().memory.needed_bytes : one.result.best.front().step_ms);
+    for (SimulatedPoint const& s : one.simulated)
+      for (PlannedPoint const& p : whole.front)
+        EXPECT_FALSE(s.score.time_ms <= p.step_ms && s.score.memory_bytes <= p.memory.needed_bytes &&
+                     (s.score.time_ms < p.step_ms || s.score.memory_bytes < p.memory.needed_bytes));
+  }
+}
+
 // A05: what a faster network would bring is counted, and never negative.
 TEST(WhatIf, TwiceTheBandwidthHelpsACutThatCommunicates) {
   CostModel const model = h100();
