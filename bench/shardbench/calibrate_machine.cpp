@@ -60,15 +60,15 @@ MachineMeasurement measure_machine(Job& job, Dtype precision) {
   options.ranks_per_host = std::min(local_size(), job.world().size());
   std::vector<MachineMeasurement> rounds;
   auto const start = std::chrono::steady_clock::now();
-  for (double spent_s = 0, longest_later_s = 0; rounds.size() < most_rounds;) {
+  for (double spent_s = 0, longest_s = 0; rounds.size() < most_rounds;) {
     rounds.push_back(measure_round(job, agree, options, rounds.empty()));
     // Large messages, which take long, are measured once: their times change less.
     options.seconds_per_curve = seconds_per_later_curve;
     std::chrono::duration<double> const now = std::chrono::steady_clock::now() - start;
     double const before_s = std::exchange(spent_s, agree.maximum(now.count()));
-    longest_later_s = std::max(longest_later_s, spent_s - before_s);
+    longest_s = std::max(longest_s, spent_s - before_s);
     if (job.first()) fmt::print("round {}: {:.0f} s\n", rounds.size(), spent_s), std::fflush(stdout);
-    if (spent_s + longest_later_s > enough_s) break;
+    if (spent_s + longest_s > enough_s) break;
   }
   MachineMeasurement m = median_of(rounds);
   if (job.world().size() > 1) set_excess(m);

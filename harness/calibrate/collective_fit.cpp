@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "harness/record/statistics.hpp"
 
 namespace shardbench {
 namespace {
@@ -13,12 +16,7 @@ constexpr double largest_latency_size = 65536;
 constexpr double least_span = 256;     ///< largest over smallest size
 constexpr double worst_median = 0.25;  ///< a typical residual above this is no fit
 
-double median(std::vector<double> values) {
-  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
+double median(std::vector<double> values) { return summarize(std::move(values)).median; }
 
 double latency_of(std::span<NcclPoint const> points) {
   std::vector<double> times;

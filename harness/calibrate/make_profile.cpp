@@ -3,21 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "harness/calibrate/collective_fit.hpp"
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/program/count.hpp"
+#include "harness/record/statistics.hpp"
 #include "harness/simulate/gemm_time.hpp"
 
 namespace shardbench {
 namespace {
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
+double median(std::vector<double> values) { return values.empty() ? 0 : summarize(std::move(values)).median; }
 
 /// Relative errors of the GEMM formula over every third sample, or over the others.
 std::vector<double> gemm_errors(DeviceProfile const& device, MachineMeasurement const& m, bool held_out) {

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -87,20 +85,6 @@ void measure_steps(Device& device, Communicator& world, RankAgreement& agree, Ca
     Runner runner(lower(step.experiment, world.rank()), device, world);
     step.ms = {agree.mean(measure(runner, step.experiment, device, agree.world()).step_ms.median)};
   }
-}
-
-double beyond_chance(std::vector<double> values) {
-  if (values.empty()) return 0;
-  auto const count = static_cast<double>(values.size());
-  double const mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  double squares = 0;
-  for (double const v : values) squares += (v - mean) * (v - mean);
-  double const deviation = values.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
-  double const error = 1.2533 * deviation / std::sqrt(count);  // of a median of normal values
-  std::ranges::sort(values);
-  double const median = 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
-  double const left = std::abs(median) - 2 * error;
-  return left > 0 ? std::copysign(left, median) : 0;
 }
 
 void set_excess(MachineMeasurement& m) {

@@ -1,18 +1,17 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "harness/calibrate/machine.hpp"
+#include "harness/record/statistics.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
-}
+double median(std::vector<double> values) { return summarize(std::move(values)).median; }
 
 double median_over(std::vector<MachineMeasurement> const& rounds, double MachineMeasurement::*value) {
   std::vector<double> values;
@@ -102,6 +101,15 @@ MachineMeasurement median_of(std::vector<MachineMeasurement> const& rounds) {
       all.steps[i].ms.insert(all.steps[i].ms.end(), round.steps.at(i).ms.begin(), round.steps.at(i).ms.end());
   }
   return all;
+}
+
+double beyond_chance(std::vector<double> values) {
+  if (values.empty()) return 0;
+  auto const count = static_cast<double>(values.size());
+  Summary const all = summarize(std::move(values));
+  double const error = 1.2533 * all.deviation / std::sqrt(count);  // of a median of normal values
+  double const left = std::abs(all.median) - 2 * error;
+  return left > 0 ? std::copysign(left, all.median) : 0;
 }
 
 }  // namespace shardbench

@@ -325,8 +325,8 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   std::size_t largest_;
   int rank_ = 0;
-  bool one_host_ = false;
   int size_ = 1;
+  bool one_host_ = false;  ///< all ranks share memory
 };
 
 }  // namespace

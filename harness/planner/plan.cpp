@@ -19,17 +19,15 @@ class Kept {
   }
   /// In order of time and, among equals, of the enumeration.
   std::vector<ScreenedPoint> fastest_first() && {
-    std::ranges::stable_sort(points_, {}, time_of);
-    if (points_.size() > most) points_.resize(most);
+    drop_slowest();
     return std::move(points_);
   }
 
  private:
   static constexpr std::size_t most = 100'000;
-  static double time_of(ScreenedPoint const& s) { return s.cost.step_ms; }
   void drop_slowest() {
-    std::ranges::stable_sort(points_, {}, time_of);
-    points_.resize(most);
+    std::ranges::stable_sort(points_, {}, [](ScreenedPoint const& s) { return s.cost.step_ms; });
+    if (points_.size() > most) points_.resize(most);
   }
   std::vector<ScreenedPoint> points_;
 };

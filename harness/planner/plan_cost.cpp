@@ -6,8 +6,6 @@
 namespace shardbench {
 namespace {
 
-constexpr double ms_per_us = 1e-3;
-
 std::int32_t pieces_per_stage(Candidate const& c) { return c.schedule == ScheduleKind::zb_v ? 2 : c.vpp; }
 
 /// Microbatches whose activations a stage holds at once, counted in whole stages.
@@ -30,7 +28,7 @@ double in_flight(Candidate const& c, std::size_t stage, double microbatches) {
 }  // namespace
 
 PlanCoster::PlanCoster(PlanRequest const& request, CostModel const& model)
-    : request_(request), model_(model), table_(request, model), walk_(request, model) {}
+    : request_(request), model_(model), table_(request, model), network_(model), walk_(request, model, network_) {}
 
 double PlanCoster::pass_ms() const {
   std::vector<std::int64_t> const counts = layers_by_kind(request_.base.model, 0, request_.base.model.layers);
@@ -183,7 +181,8 @@ double PlanCoster::longest_path(Candidate const& c, StageGroup const& g, double 
 
 void PlanCoster::add_pipeline(Candidate const& c, double m) {
   double const message =
-      c.pp == 1 ? 0 : message_ms(static_cast<std::int64_t>(c.tp) * c.cp * c.dp, c.tp, layer_->message_bytes);
+      c.pp == 1 ? 0
+                : network_.message_ms(0, static_cast<std::int64_t>(c.tp) * c.cp * c.dp, c.tp, layer_->message_bytes);
   double longest = 0, bare = 0;
   for (StageGroup const& g : totals_.groups) {
     longest = std::max(longest, longest_path(c, g, m, message));
@@ -194,12 +193,6 @@ void PlanCoster::add_pipeline(Candidate const& c, double m) {
   cost_.messages_ms = longest - bare;
 }
 
-double PlanCoster::gradient_bytes() const {
-  return request_.base.gradient_dtype == Dtype::f32  // which a stack may still send in fewer bytes
-             ? model_.stack().gradient_bytes
-             : static_cast<double>(bytes_of(request_.base.gradient_dtype));
-}
-
 std::pair<double, double> PlanCoster::over_copies(Candidate const& c, OpKind kind, StageGroup const& g,
                                                   double bytes_each) {
   std::int64_t const n = static_cast<std::int64_t>(c.dp) * c.cp, cut = static_cast<std::int64_t>(c.ep) * c.etp;
@@ -207,7 +200,7 @@ std::pair<double, double> PlanCoster::over_copies(Candidate const& c, OpKind kin
   auto const add = [&](double parameters, double buckets, std::int64_t stride, std::int64_t ranks) {
     if (ranks <= 1 || parameters == 0) return;
     double const parts = std::max(1.0, std::round(buckets));
-    sum.first += collective_ms(kind, parameters * bytes_each, stride, ranks, static_cast<std::int64_t>(parts));
+    sum.first += network_.collective_ms(kind, parameters * bytes_each, stride, ranks, parts);
     sum.second += parts;
   };
   add(g.cost.parameters, g.cost.buckets, c.tp, n);
@@ -223,9 +216,9 @@ double PlanCoster::copies_ms(Candidate const& c, StageGroup const& g) {
   if (!all && !request_.base.model.tied_embeddings) return 0;
   double const shards = c.zero_stage > 0 ? static_cast<double>(c.dp) * c.cp : 1;
   double const parameters = all ? g.cost.parameters + g.cost.expert_parameters : layer_->outside.embedding.parameters;
-  double const bytes = parameters / shards * gradient_bytes();
+  double const bytes = parameters / shards * sent_gradient_bytes(request_.base, model_.stack());
   std::int64_t const stride = static_cast<std::int64_t>(c.tp) * c.cp * c.dp;
-  return collective_ms(OpKind::all_reduce, bytes, all ? stride : (c.pp - 1) * stride, 2, 1);
+  return network_.collective_ms(OpKind::all_reduce, bytes, all ? stride : (c.pp - 1) * stride, 2, 1);
 }
 
 void PlanCoster::add_reductions(Candidate const& c, double m) {
@@ -236,8 +229,8 @@ void PlanCoster::add_reductions(Candidate const& c, double m) {
                         layer_->outside.optimizer_ms_per_parameter;
   SoftwareStack const& stack = model_.stack();
   double const weight_bytes = static_cast<double>(bytes_of(request_.base.precision));
-  auto const [whole, parts] =
-      over_copies(c, c.zero_stage == 0 ? OpKind::all_reduce : OpKind::reduce_scatter, g, gradient_bytes());
+  auto const [whole, parts] = over_copies(c, c.zero_stage == 0 ? OpKind::all_reduce : OpKind::reduce_scatter, g,
+                                          sent_gradient_bytes(request_.base, model_.stack()));
   double const gather = c.zero_stage == 0 ? 0 : over_copies(c, OpKind::all_gather, g, weight_bytes).first;
   double const part = parts > 0 ? 1 / parts : 1, forward = g.cost.forward_ms, backward = g.cost.backward_ms;
   double ends = 0;  // after the last pass
@@ -278,24 +271,6 @@ double PlanCoster::memory(Candidate const& c, std::vector<Stage> const& pieces, 
     most = std::max(most, bytes);
   }
   return most + model_.stack().reserved_gb * 1e9;
-}
-
-double PlanCoster::message_ms(std::int64_t stride, std::int64_t tp, double bytes) {
-  auto const [at, fresh] = messages_.try_emplace({stride, tp, bytes});
-  if (!fresh) return at->second;
-  std::vector<std::int64_t> neighbours(static_cast<std::size_t>(tp));
-  for (std::size_t i = 0; i < neighbours.size(); ++i) neighbours[i] = static_cast<std::int64_t>(i);
-  return at->second = model_.message_ms(0, stride, bytes, neighbours);
-}
-
-double PlanCoster::collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks,
-                                 std::int64_t parts) {
-  auto const [at, fresh] = collectives_.try_emplace({static_cast<int>(kind), bytes, stride, ranks});
-  if (!fresh) return at->second;
-  std::vector<std::int64_t> members(static_cast<std::size_t>(ranks));
-  for (std::size_t i = 0; i < members.size(); ++i) members[i] = static_cast<std::int64_t>(i) * stride;
-  double const part = bytes / static_cast<double>(parts);
-  return at->second = ms_per_us * static_cast<double>(parts) * model_.network_time(kind, part, members).total_us;
 }
 
 }  // namespace shardbench

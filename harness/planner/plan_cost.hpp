@@ -27,6 +27,8 @@ struct PlanCost {
 class PlanCoster {
  public:
   PlanCoster(PlanRequest const& request, CostModel const& model);
+  PlanCoster(PlanCoster const&) = delete;
+  PlanCoster& operator=(PlanCoster const&) = delete;
   /// Computes what candidates of these keys will need, on all cores.
   void prepare(std::vector<LayerKey> const& keys) { table_.prepare(keys); }
   /// The cost, or nullptr when the candidate has no program.
@@ -74,22 +76,18 @@ class PlanCoster {
   /// Whole time and number of the collectives over the data-parallel copies of a stage's parameters.
   std::pair<double, double> over_copies(Candidate const& c, OpKind kind, StageGroup const& g, double bytes_each);
   double copies_ms(Candidate const& c, StageGroup const& g);
-  double gradient_bytes() const;
   double memory(Candidate const& c, std::vector<Stage> const& stages, double microbatches) const;
-  double message_ms(std::int64_t stride, std::int64_t tp, double bytes);
-  double collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks, std::int64_t parts);
 
   PlanRequest const& request_;
   CostModel const& model_;
   LayerCostTable table_;
+  NetworkMemo network_;
   StepWalk walk_;
   StageTotals totals_;
   LayerKey key_;
   LayerCosts const* layer_ = nullptr;
   PlanCost cost_;
   std::map<std::tuple<std::int32_t, std::int32_t, bool, bool>, std::vector<Stage>> stages_;
-  std::map<std::tuple<int, double, std::int64_t, std::int64_t>, double> collectives_;
-  std::map<std::tuple<std::int64_t, std::int64_t, double>, double> messages_;
 };
 
 }  // namespace shardbench

@@ -7,7 +7,6 @@
 namespace shardbench {
 namespace {
 
-constexpr double ms_per_us = 1e-3;
 constexpr std::size_t most_entries = 4'000'000;  // of orders kept: 32 MB
 
 }  // namespace
@@ -82,16 +81,11 @@ void StepWalk::fill_messages(Candidate const& c, LayerCosts const& layer, WalkOr
     ChunkPlace const here{static_cast<std::int32_t>(at / chunks_), static_cast<std::int32_t>(at % chunks_)};
     auto const message = [&](std::optional<ChunkPlace> from) {
       if (!from || from->stage == here.stage) return 0.0;
-      return message_ms(from->stage * stride, here.stage * stride, c.tp, layer.message_bytes);
+      return network_.message_ms(from->stage * stride, here.stage * stride, c.tp, layer.message_bytes);
     };
     times_[at].activation_in = message(order.shape.previous(here));
     times_[at].gradient_in = message(order.shape.next(here));
   }
-}
-
-double StepWalk::gradient_bytes() const {
-  return request_.base.gradient_dtype == Dtype::f32 ? model_.stack().gradient_bytes
-                                                    : static_cast<double>(bytes_of(request_.base.gradient_dtype));
 }
 
 bool StepWalk::gathers_first(Candidate const& c) const {
@@ -105,8 +99,8 @@ void StepWalk::fill_traffic(Candidate const& c) {
     if (at > 0 && held_[at].dense == held_[at - 1].dense && held_[at].experts == held_[at - 1].experts) {
       reductions_[at] = reductions_[at - 1], gathers_[at] = gathers_[at - 1];
     } else {
-      reductions_[at] =
-          collective(c, c.zero_stage == 0 ? OpKind::all_reduce : OpKind::reduce_scatter, held_[at], gradient_bytes());
+      reductions_[at] = collective(c, c.zero_stage == 0 ? OpKind::all_reduce : OpKind::reduce_scatter, held_[at],
+                                   sent_gradient_bytes(request_.base, model_.stack()));
       gathers_[at] = c.zero_stage == 0 ? Chain{} : collective(c, OpKind::all_gather, held_[at], weight_bytes);
     }
     times_[at].reduce = reductions_[at].ms, times_[at].parts = reductions_[at].parts;
@@ -120,7 +114,7 @@ StepWalk::Chain StepWalk::collective(Candidate const& c, OpKind kind, Held const
   auto const add = [&](double parameters, double buckets, std::int64_t stride, std::int64_t ranks) {
     if (ranks < 2 || parameters <= 0) return;
     double const parts = std::max(1.0, std::round(buckets));
-    chain.ms += collective_ms(kind, parameters * bytes_each, stride, ranks, parts);
+    chain.ms += network_.collective_ms(kind, parameters * bytes_each, stride, ranks, parts);
     chain.parts += parts;
   };
   add(held.dense, held.buckets, c.tp, n);
@@ -143,8 +137,9 @@ double StepWalk::copies_ms(Candidate const& c, std::size_t stage) {
   if (parameters <= 0) return 0;
   auto const s = static_cast<std::int64_t>(stage);
   std::int64_t const away = mirrors ? std::abs(c.pp - 1 - 2 * s) : c.pp - 1;
-  return collective_ms(OpKind::all_reduce, parameters / shards * gradient_bytes(), away * stride, 2,
-                       std::max(1.0, std::round(parts)));
+  return network_.collective_ms(OpKind::all_reduce,
+                                parameters / shards * sent_gradient_bytes(request_.base, model_.stack()), away * stride,
+                                2, std::max(1.0, std::round(parts)));
 }
 
 std::vector<StepWalk::Reduced> StepWalk::reduce(std::size_t stage, StageEnd const& passes, double& traffic) const {
@@ -190,22 +185,6 @@ double StepWalk::end_of(Candidate const& c, LayerCosts const& layer, std::size_t
     }
   }
   return std::max(compute, traffic);
-}
-
-double StepWalk::collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks, double parts) {
-  auto const [at, fresh] = collectives_.try_emplace({static_cast<int>(kind), bytes, stride, ranks});
-  if (!fresh) return at->second;
-  std::vector<std::int64_t> members(static_cast<std::size_t>(ranks));
-  for (std::size_t i = 0; i < members.size(); ++i) members[i] = static_cast<std::int64_t>(i) * stride;
-  return at->second = ms_per_us * parts * model_.network_time(kind, bytes / parts, members).total_us;
-}
-
-double StepWalk::message_ms(std::int64_t from, std::int64_t to, std::int64_t tp, double bytes) {
-  auto const [at, fresh] = messages_.try_emplace({from, to, tp, bytes});
-  if (!fresh) return at->second;
-  std::vector<std::int64_t> neighbours(static_cast<std::size_t>(tp));
-  for (std::size_t i = 0; i < neighbours.size(); ++i) neighbours[i] = to + static_cast<std::int64_t>(i);
-  return at->second = model_.message_ms(from, to, bytes, neighbours);
 }
 
 }  // namespace shardbench

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "harness/planner/layer_costs.hpp"
+#include "harness/planner/network_memo.hpp"
 #include "harness/planner/schedule_walk.hpp"
 
 namespace shardbench {
@@ -13,7 +14,8 @@ namespace shardbench {
 /// Not for use by several threads at once.
 class StepWalk {
  public:
-  StepWalk(PlanRequest const& request, CostModel const& model) : request_(request), model_(model) {}
+  StepWalk(PlanRequest const& request, CostModel const& model, NetworkMemo& network)
+      : request_(request), model_(model), network_(network) {}
   /// Milliseconds, the stack's fixed time of a step left out. `layer`: the costs under the candidate's key.
   double step_ms(Candidate const& candidate, LayerCosts const& layer);
 
@@ -43,13 +45,11 @@ class StepWalk {
   Chain collective(Candidate const& c, OpKind kind, Held const& held, double bytes_each);
   /// Sums of what two stages hold copies of: a tied table, all of DualPipe.
   double copies_ms(Candidate const& c, std::size_t stage);
-  double collective_ms(OpKind kind, double bytes, std::int64_t stride, std::int64_t ranks, double parts);
-  double message_ms(std::int64_t from, std::int64_t to, std::int64_t tp, double bytes);
-  double gradient_bytes() const;
   bool gathers_first(Candidate const& c) const;
 
   PlanRequest const& request_;
   CostModel const& model_;
+  NetworkMemo& network_;
   ScheduleWalk walk_;
   std::vector<ChunkTimes> times_;  ///< [stage * chunks + chunk], as the others
   std::vector<Held> held_;
@@ -57,8 +57,6 @@ class StepWalk {
   std::size_t chunks_ = 1;
   std::map<std::tuple<ScheduleKind, std::int32_t, std::int32_t, std::int64_t>, WalkOrder> orders_;
   std::size_t order_entries_ = 0;
-  std::map<std::tuple<int, double, std::int64_t, std::int64_t>, double> collectives_;
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, double>, double> messages_;
 };
 
 }  // namespace shardbench

@@ -57,8 +57,8 @@ Summary summarize(std::vector<double> samples) {
   result.min = samples.front();
   result.max = samples.back();
   result.mean = mean_of(samples);
-  double const deviation = std::sqrt(variance_of(samples, result.mean));
-  result.cv_pct = result.mean > 0 ? 100 * deviation / result.mean : 0;
+  result.deviation = std::sqrt(variance_of(samples, result.mean));
+  result.cv_pct = result.mean > 0 ? 100 * result.deviation / result.mean : 0;
   result.median_interval = median_interval(samples);
   return result;
 }

@@ -14,7 +14,8 @@ struct Interval {
 struct Summary {
   std::int64_t samples = 0;
   double median = 0, p95 = 0, min = 0, max = 0, mean = 0;
-  double cv_pct = 0;                        ///< standard deviation (n - 1) over mean, 0 for a single sample
+  double deviation = 0;                     ///< standard (n - 1), 0 for a single sample
+  double cv_pct = 0;                        ///< deviation over mean
   std::optional<Interval> median_interval;  ///< 95% confidence; empty below 6 samples
 };
 
