@@ -7,8 +7,8 @@
 #include <string>
 #include <system_error>
 
-#include "bench/shardbench/arguments.hpp"
-#include "bench/shardbench/launcher.hpp"
+#include "bench/shardbench/cli/arguments.hpp"
+#include "bench/shardbench/jobs/launcher.hpp"
 #include "kernels/core/error.hpp"
 
 namespace {

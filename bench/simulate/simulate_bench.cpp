@@ -1,7 +1,7 @@
 // Op events a second of the event simulation: bench_simulate.
 #include <benchmark/benchmark.h>
 
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/predict.hpp"
 
 namespace shardbench {

@@ -7,7 +7,7 @@
 
 #include "harness/calibrate/collective_fit.hpp"
 #include "harness/calibrate/profile_text.hpp"
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "harness/record/statistics.hpp"
 #include "harness/simulate/gemm_time.hpp"
 

@@ -6,8 +6,8 @@
 #include "harness/calibrate/machine.hpp"
 #include "harness/exec/measure.hpp"
 #include "harness/exec/runner.hpp"
-#include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/passes/lower.hpp"
 
 namespace shardbench {
 namespace {

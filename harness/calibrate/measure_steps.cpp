@@ -6,7 +6,7 @@
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/exec/measure.hpp"
 #include "harness/exec/runner.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/predict.hpp"
 #include "kernels/core/error.hpp"
 

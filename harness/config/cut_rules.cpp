@@ -167,22 +167,6 @@ void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reaso
 
 std::string list_text(std::vector<std::int64_t> const& values) { return fmt::format("{}", fmt::join(values, ", ")); }
 
-bool microbatches_fit(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches) {
-  if (schedule == ScheduleKind::interleaved) return microbatches % pp == 0;
-  if (schedule == ScheduleKind::dualpipe) return microbatches % 2 == 0 && microbatches >= 2 * pp;
-  return true;
-}
-
-std::string microbatches_problem(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches) {
-  if (microbatches_fit(schedule, pp, microbatches)) return {};
-  std::string_view const name = to_string(schedule);
-  if (schedule == ScheduleKind::interleaved)
-    return fmt::format("schedule: {} microbatches are not a multiple of pp {} ({}); legal: multiples of {}",
-                       microbatches, pp, name, pp);
-  return fmt::format("schedule: {} microbatches given, {} needs an even number of at least 2*pp = {}", microbatches,
-                     name, 2 * pp);
-}
-
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit) {
   if (model.yolo) return {1};
   std::vector<CutDim> const dims = tp_dims(model);

@@ -17,10 +17,6 @@ std::string_view name_of(Enum value, std::array<std::string_view, n> const& name
 
 }  // namespace
 
-std::string_view to_string(ScheduleKind kind) {
-  return name_of(kind, std::array<std::string_view, 6>{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe"});
-}
-
 std::string_view to_string(Recompute kind) {
   return name_of(kind, std::array<std::string_view, 3>{"none", "selective", "full"});
 }

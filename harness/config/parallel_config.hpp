@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "harness/config/model_config.hpp"
+#include "harness/schedule/schedule.hpp"
 
 namespace shardbench {
-
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zb_h1, zb_v, dualpipe, size_ };
-std::string_view to_string(ScheduleKind kind);
 
 enum class Recompute : std::uint8_t { none, selective, full, size_ };
 std::string_view to_string(Recompute kind);
@@ -52,12 +50,6 @@ std::int64_t model_chunks(ParallelConfig const& parallel);
 /// Every rule the pair breaks, in words that name the rule, the value and the legal values; empty when it is legal.
 /// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here.
 std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfig const& parallel);
-
-/// Whether so many microbatches suit a schedule: interleaved takes multiples of pp, dualpipe even numbers of at least
-/// 2*pp, the others any.
-bool microbatches_fit(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
-/// Why they do not, with what does; empty where they do.
-std::string microbatches_problem(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
 
 /// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);

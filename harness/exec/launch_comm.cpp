@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "harness/comm/verify.hpp"
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "harness/exec/agreement.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 
 namespace shardbench {
 

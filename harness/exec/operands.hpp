@@ -1,5 +1,5 @@
 #pragma once
-#include "harness/program/memory_plan.hpp"
+#include "harness/program/analysis/memory_plan.hpp"
 #include "kernels/core/arena.hpp"
 
 namespace shardbench {

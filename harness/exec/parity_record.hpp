@@ -8,7 +8,7 @@
 
 #include "harness/exec/agreement.hpp"
 #include "harness/exec/parity.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 
 namespace shardbench {
 

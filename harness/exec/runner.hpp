@@ -8,7 +8,7 @@
 #include "harness/comm/communicator.hpp"
 #include "harness/exec/launch_comm.hpp"
 #include "harness/exec/launch_compute.hpp"
-#include "harness/program/hazards.hpp"
+#include "harness/program/analysis/hazards.hpp"
 #include "harness/record/timeline.hpp"
 
 namespace shardbench {

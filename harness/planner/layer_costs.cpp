@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "harness/planner/worker_threads.hpp"
-#include "harness/program/lower.hpp"
-#include "harness/program/memory_plan.hpp"
+#include "harness/program/analysis/memory_plan.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/stack_program.hpp"
 #include "kernels/core/error.hpp"
 

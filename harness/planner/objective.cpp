@@ -9,7 +9,7 @@
 
 #include "harness/config/field_text.hpp"
 #include "harness/planner/worker_threads.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

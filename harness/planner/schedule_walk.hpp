@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/program/schedule.hpp"
+#include "harness/schedule/schedule.hpp"
 #include "harness/simulate/channel.hpp"
 
 namespace shardbench {

@@ -5,7 +5,8 @@
 #include <variant>
 #include <vector>
 
-#include "harness/program/schedule.hpp"
+#include "harness/schedule/schedule.hpp"
+#include "harness/sharding/groups.hpp"
 #include "harness/sharding/strategy.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/conv/conv.hpp"
@@ -265,14 +266,6 @@ struct OpLabel {
   std::string phase;  ///< "forward", "backward", "recompute", "optimizer", "transfer"
   OpKind kind = OpKind::gemm;
   Axis axis = Axis::size_;  ///< the billed axis of communication
-};
-
-/// A set of ranks that communicate, and the axis whose column their bytes go to. Every rank of the job has the same
-/// list of groups in the same order; a rank outside one has no members there.
-struct Group {
-  std::string name;
-  Axis axis = Axis::tp;
-  std::vector<std::int64_t> members;  ///< global ranks in group order; empty when this rank takes no part
 };
 
 /// The part of a parameter along dim 0 that is cut on its own (q, k and v of a packed projection; one expert).

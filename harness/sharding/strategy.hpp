@@ -5,14 +5,10 @@
 #include <vector>
 
 #include "harness/config/parallel_config.hpp"
+#include "harness/sharding/axis.hpp"
 #include "harness/sharding/placement.hpp"
 
 namespace shardbench {
-
-/// Mesh axes as the program knows them. `ep` is billed for expert traffic; its ranks are those of tp, cp and dp.
-enum class Axis : std::uint8_t { tp, cp, dp, pp, ep, size_ };
-std::string_view to_string(Axis axis);
-inline constexpr std::size_t axis_count = static_cast<std::size_t>(Axis::size_);
 
 /// A cut as a table: where each weight lies on the tensor axis, and how activations lie between blocks. Collectives are
 /// derived from it. Weights are [out, in]: shard(0) cuts outputs (column parallel), shard(1) inputs (row parallel).

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "harness/simulate/gemm_time.hpp"
 #include "harness/simulate/measured_products.hpp"
 #include "kernels/core/error.hpp"

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <map>
 
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

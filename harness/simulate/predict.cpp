@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/stack_program.hpp"
 #include "kernels/core/error.hpp"
 

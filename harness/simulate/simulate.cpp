@@ -6,7 +6,7 @@
 #include <array>
 #include <map>
 
-#include "harness/program/hazards.hpp"
+#include "harness/program/analysis/hazards.hpp"
 #include "harness/simulate/channel.hpp"
 #include "kernels/core/error.hpp"
 

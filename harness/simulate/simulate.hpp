@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "harness/program/memory_plan.hpp"
+#include "harness/program/analysis/memory_plan.hpp"
 #include "harness/record/timeline.hpp"
 
 namespace shardbench {

@@ -1,4 +1,4 @@
-#include "harness/program/schedule.hpp"
+#include "harness/schedule/schedule.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace shardbench;

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/program/lower.hpp"
-#include "harness/program/replay.hpp"
+#include "harness/program/analysis/replay.hpp"
+#include "harness/program/passes/lower.hpp"
 
 namespace shardbench {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
 #include "tests/harness/exec/moe_models.hpp"
 

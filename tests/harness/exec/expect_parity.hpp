@@ -6,8 +6,8 @@
 #include <string>
 
 #include "harness/exec/parity.hpp"
-#include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 #include "tests/harness/exec/world.hpp"
 

@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "harness/exec/runner.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 
 namespace shardbench::test {

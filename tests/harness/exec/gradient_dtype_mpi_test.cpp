@@ -1,8 +1,8 @@
 // Gradients kept and reduced in bf16: those of the unsharded step that keeps them so, to a few roundings.
 #include <algorithm>
 
-#include "harness/program/count.hpp"
-#include "harness/program/memory_plan.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/analysis/memory_plan.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
 #include "tests/harness/exec/moe_models.hpp"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/exec/parity.hpp"
-#include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/exec/world.hpp"
 

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/exec/measure.hpp"
-#include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 #include "tests/harness/exec/world.hpp"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
 #include "tests/harness/exec/moe_models.hpp"
 

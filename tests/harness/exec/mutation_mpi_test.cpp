@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "harness/exec/parity.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 #include "tests/harness/exec/world.hpp"
 

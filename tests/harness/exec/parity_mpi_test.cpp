@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "harness/exec/parity.hpp"
-#include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
 #include "tests/harness/exec/small_models.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "harness/exec/parameter_values.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/exec/small_models.hpp"
 

@@ -9,7 +9,7 @@
 #include "harness/comm/nccl_options.hpp"
 #include "harness/exec/devices.hpp"
 #include "harness/exec/parity.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 #include "tests/harness/exec/world.hpp"
 

@@ -1,6 +1,6 @@
 // Measurement on the emulated GPU: spans are CUDA events, and they still make the step. No time is judged.
 #include "harness/exec/measure.hpp"
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "tests/harness/exec_cuda/emulated_job.hpp"
 
 namespace shardbench::test {

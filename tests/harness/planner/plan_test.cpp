@@ -6,7 +6,7 @@
 #include <set>
 
 #include "harness/planner/layer_costs.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/planner/planned_models.hpp"
 

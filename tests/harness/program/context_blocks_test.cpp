@@ -1,5 +1,5 @@
 // Who computes which part of attention when the sequence is cut over ranks.
-#include "harness/program/context_blocks.hpp"
+#include "harness/program/graph/context_blocks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/program/hazards.hpp"
+#include "harness/program/analysis/hazards.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Real models: what their programs hold, count and cache.
 #include <gtest/gtest.h>
 
-#include "harness/program/inference.hpp"
+#include "harness/program/passes/inference.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/program/programs.hpp"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "harness/program/routing_load.hpp"
+#include "harness/program/graph/routing_load.hpp"
 #include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/program/programs.hpp"
 

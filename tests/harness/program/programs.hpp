@@ -2,8 +2,8 @@
 // Shorthand for tests that lower and count.
 #include <functional>
 
-#include "harness/program/count.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 
 namespace shardbench::test {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/predict.hpp"
 #include "tests/harness/exec/small_models.hpp"
 

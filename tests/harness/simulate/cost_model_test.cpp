@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/program/lower.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/gemm_time.hpp"
 #include "harness/simulate/predict.hpp"
 #include "harness/simulate/stack_program.hpp"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/program/count.hpp"
+#include "harness/program/analysis/count.hpp"
 
 namespace shardbench {
 namespace {

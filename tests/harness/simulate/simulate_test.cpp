@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "harness/program/count.hpp"
-#include "harness/program/hazards.hpp"
-#include "harness/program/lower.hpp"
+#include "harness/program/analysis/count.hpp"
+#include "harness/program/analysis/hazards.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
 
 namespace shardbench {

@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "bench/shardbench/cli/commands.hpp"
+#include "harness/config/experiment.hpp"
+#include "harness/config/field_text.hpp"
+#include "harness/simulate/simulate.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr double forward_slots = 1, backward_slots = 2;  // the usual picture: a backward takes twice a forward
+constexpr std::size_t widest_grid = 200;
+constexpr std::int64_t most_drawn = std::int64_t{1} << 16;
+
+/// Work of one forward of a chunk, where a forward of all layers of a stage's share is 1. DualPipe's two chunks are
+/// whole shares.
+double chunk_unit(PipelineSchedule const& schedule) { return static_cast<double>(schedule.stages) / schedule.pieces(); }
+
+/// A schedule program's op carries its action kind as its label.
+class SlotDurations final : public DurationModel {
+ public:
+  explicit SlotDurations(double unit) : unit_(unit) {}
+  double compute_ms(StepProgram const&, Op const& op, bool) const final {
+    auto const kind = static_cast<ActionKind>(op.label);
+    return unit_ * (kind == ActionKind::backward ? backward_slots : forward_slots);
+  }
+  double collective_ms(StepProgram const&, Op const&) const final { return 0; }
+  double transfer_ms(StepProgram const&, Op const&) const final { return 0; }
+
+ private:
+  double unit_;
+};
+
+std::string cell_of(char kind, std::int32_t microbatch, std::int32_t chunk, std::int32_t chunks) {
+  std::string const where = chunks > 1 ? std::string(1, static_cast<char>('a' + chunk)) : std::string();
+  return fmt::format("{}{}{}", kind, microbatch, where);
+}
+
+/// The words of a stage's compute spans, in their order: F forward, B backward, I input and W weight gradients.
+std::vector<std::string> cells_of_stage(PipelineSchedule const& schedule, std::size_t stage) {
+  std::vector<std::string> cells;
+  for (Action const& a : schedule.order[stage]) {
+    auto const add = [&](char kind, std::int32_t microbatch, std::int32_t chunk) {
+      cells.push_back(cell_of(kind, microbatch, chunk, schedule.chunks));
+    };
+    switch (a.kind) {
+      case ActionKind::forward:
+        add('F', a.microbatch, a.chunk);
+        break;
+      case ActionKind::backward:
+        add('B', a.microbatch, a.chunk);
+        break;
+      case ActionKind::backward_input:
+        add('I', a.microbatch, a.chunk);
+        break;
+      case ActionKind::backward_weight:
+        add('W', a.microbatch, a.chunk);
+        break;
+      case ActionKind::pair:
+        add('F', a.microbatch, a.chunk), add('B', a.pair_microbatch, a.pair_chunk);
+        break;
+      default:
+        break;
+    }
+  }
+  return cells;
+}
+
+/// A row of cells a stage, one cell a slot, in which a chunk runs forward; empty when it would not fit a line.
+std::vector<std::string> grid_lines(PipelineSchedule const& schedule) {
+  double const unit = chunk_unit(schedule);
+  SimulationResult const result = simulate(schedule_programs(schedule), SlotDurations(unit));
+  auto const slot = [&](double time) { return static_cast<std::size_t>(std::lround(time / unit)); };
+  std::size_t const slots = slot(result.step_ms);
+  std::size_t const width = cell_of('F', schedule.microbatches - 1, 0, schedule.chunks).size() + 1;
+  if (slots * width > widest_grid) return {};
+  std::vector<std::string> lines;
+  for (std::size_t stage = 0; stage < result.stages.size(); ++stage) {
+    std::vector<Span> spans = result.stages[stage].spans;
+    std::erase_if(spans, [](Span const& s) { return s.lane != Lane::compute; });
+    std::ranges::stable_sort(spans, {}, &Span::start_ms);
+    std::vector<std::string> const cells = cells_of_stage(schedule, stage);
+    if (cells.size() != spans.size()) return {};
+    std::vector<std::string> row(slots, ".");
+    for (std::size_t i = 0; i < spans.size(); ++i)
+      for (std::size_t t = slot(spans[i].start_ms); t < slot(spans[i].end_ms); ++t) row[t] = cells[i];
+    std::string line = fmt::format("stage {:<3}", stage);
+    for (std::string const& cell : row) line += fmt::format("{:<{}}", cell, width);
+    lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+  return lines;
+}
+
+struct ClosedForm {
+  double bubble = 0;  ///< in forward times
+  std::string text;
+};
+
+/// Bubble by the papers' formulas, F = 1, B = 2, W = 1; nothing where the formula does not hold.
+std::optional<ClosedForm> closed_form(PipelineSchedule const& s) {
+  double const p = s.stages, f = forward_slots, b = backward_slots, w = 1;
+  switch (s.kind) {
+    case ScheduleKind::gpipe:
+    case ScheduleKind::one_f_one_b:
+      return ClosedForm{(p - 1) * (f + b), "(p-1)(F+B)"};
+    case ScheduleKind::interleaved:
+      return ClosedForm{(p - 1) * (f + b) / s.chunks, "(p-1)(F+B)/v"};
+    case ScheduleKind::zb_h1:
+      if (s.microbatches < s.stages) return std::nullopt;
+      return ClosedForm{(p - 1) * (f + b - 2 * w), "(p-1)(F+B-2W)"};
+    case ScheduleKind::dualpipe:
+      return ClosedForm{(p / 2 - 1) * (f + b + b - 3 * w), "(p/2-1)(F&B+B-3W), F&B = F+B"};
+    default:
+      return std::nullopt;
+  }
+}
+
+void print_summary(PipelineSchedule const& schedule) {
+  double const unit = chunk_unit(schedule);
+  ScheduleSummary const summary =
+      summarize_schedule(schedule, {.forward = unit, .backward_input = unit, .backward_weight = unit});
+  fmt::print("step      {:g} forward times, {:g} of them work\n", summary.step, summary.ideal);
+  fmt::print("bubble    {:g} ({:.2f}% of the step)", summary.bubble, 100 * summary.bubble_fraction);
+  if (auto const form = closed_form(schedule)) fmt::print("; closed form {} = {:g}", form->text, form->bubble);
+  fmt::print("\npeak      most activations held by a stage, in microbatches of a chunk: {}\n",
+             fmt::join(summary.activation_peak, " "));
+}
+
+/// The schedule that is drawn; what it cannot be drawn with is refused by the rules of a cut, for layers enough.
+ScheduleKind played(Experiment& e, std::int64_t microbatches) {
+  if (e.parallel.vpp > 1 && !e.given.contains("schedule")) e.parallel.schedule = ScheduleKind::interleaved;
+  ModelConfig layers;
+  layers.name = "it", layers.layers = std::int64_t{1} << 40, layers.heads = layers.kv_heads = layers.ffn_hidden = 1;
+  std::vector<std::string> reasons = contradictions(e);
+  if (reasons.empty()) reasons = illegal_reasons(layers, e.parallel);
+  if (reasons.empty())
+    if (std::string problem = microbatches_problem(e.parallel.schedule, e.parallel.pp, microbatches); !problem.empty())
+      reasons.push_back(std::move(problem));
+  if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));
+  return e.parallel.schedule;
+}
+
+}  // namespace
+
+int schedule_command(Arguments const& arguments) {
+  Experiment e;
+  e.parallel.pp = 4;
+  for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
+  std::int64_t const microbatches =
+      arguments.has("microbatches") ? parse_integer("microbatches", arguments.option("microbatches"), 1, 4096) : 8;
+  if (e.parallel.pp > 1024)
+    throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
+  ScheduleKind const kind = played(e, microbatches);
+  std::int64_t const work = e.parallel.pp * chunks_per_rank(e.parallel) * microbatches;
+  if (work > most_drawn)
+    throw InputError(fmt::format("--microbatches: {} for {} chunks of {} stages are {} forwards, at most {} are drawn",
+                                 microbatches, chunks_per_rank(e.parallel), e.parallel.pp, work, most_drawn));
+  PipelineSchedule const schedule = make_schedule(kind, e.parallel.pp, e.parallel.vpp, microbatches);
+  fmt::print(
+      "{}: {} stage{}, {} chunk{} each, {} microbatch{}; a backward takes two forwards (input and weight gradient one "
+      "each)\n\n",
+      to_string(kind), schedule.stages, schedule.stages == 1 ? "" : "s", schedule.chunks,
+      schedule.chunks == 1 ? "" : "s", schedule.microbatches, schedule.microbatches == 1 ? "" : "es");
+  std::vector<std::string> const grid = grid_lines(schedule);
+  if (grid.empty()) fmt::print("{}", to_text(schedule));
+  for (std::string const& line : grid) fmt::print("{}\n", line);
+  fmt::print("\n");
+  print_summary(schedule);
+  return 0;
+}
+
+}  // namespace shardbench

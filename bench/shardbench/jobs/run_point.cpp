@@ -1,0 +1,124 @@
+#include "bench/shardbench/jobs/run_point.hpp"
+
+#include <fmt/format.h>
+
+#include "bench/shardbench/cli/outputs.hpp"
+#include "bench/shardbench/cli/trace_file.hpp"
+#include "bench/shardbench/jobs/ops_report.hpp"
+#include "bench/shardbench/jobs/row_builder.hpp"
+#include "harness/exec/device_memory.hpp"
+#include "harness/program/passes/lower.hpp"
+#include "harness/report/text.hpp"
+#include "kernels/core/arena.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+/// What a rank's step takes of its device.
+struct Room {
+  MemoryPlan plan;
+  double bytes = 0;
+};
+
+Room room_of(StepProgram const& program, Device& device) {
+  Room room{plan_memory(program, Replay(program)), 0};
+  room.bytes = static_cast<double>(room.plan.arena_bytes) + bytes_beside_arena(program, device);
+  return room;
+}
+
+std::string dominant(StepProgram const& program, MemoryPlan const& plan) {
+  constexpr std::size_t named = 3;
+  std::string text;
+  for (auto const& [name, bytes] : largest_tensors(program, plan, named))
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes_text(static_cast<double>(bytes)));
+  return text;
+}
+
+/// An arena of this size can be had of a GPU. Every rank asks for its own before any of them goes on.
+std::string arena_problem(Job& job, std::int64_t bytes) {
+  try {
+    if (!job.on_host()) Arena(job.device(), static_cast<std::size_t>(bytes));
+  } catch (OutOfMemory const& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// A CPU's memory is lent before it is there, and a rank that finds no room in the middle leaves the others waiting: so
+/// room is judged before, and what one rank lacks is thrown by all.
+void check_room(Job& job, Experiment const& e, StepProgram const& program) {
+  DeviceInfo const device = job.device().info();
+  Room const room = room_of(program, job.device());
+  double mine = room.bytes;
+  if (e.check && job.first()) mine += room_of(lower(unsharded(e), 0), job.device()).bytes;
+  int const sharers = job.ranks_on_device();
+  // Ranks of a CPU share its memory whatever each needs; a GPU has to hold its own.
+  double const needed = (job.on_host() ? job.sum(mine) / job.world().size() : mine) * sharers;
+  std::string problem;
+  if (needed > device.free_memory_bytes)
+    problem = fmt::format("memory: {} {}{}, {} are free on {}",
+                          sharers == 1 ? "a rank needs" : fmt::format("{} ranks need", sharers), bytes_text(needed),
+                          e.check ? " with the unsharded step" : "", bytes_text(device.free_memory_bytes), device.name);
+  else
+    problem = arena_problem(job, room.plan.arena_bytes);
+  if (!problem.empty()) problem += fmt::format("; largest: {}", dominant(program, room.plan));
+  problem = job.agree(problem);
+  if (!problem.empty()) throw OutOfMemory(problem, needed, device.free_memory_bytes);
+}
+
+/// The rank's program; a refusal of any rank is thrown by all.
+StepProgram agreed_program(Job& job, Experiment const& e) {
+  StepProgram program;
+  std::string problem;
+  try {
+    program = lower(e, job.world().rank());
+    problem = not_executable(program);
+  } catch (IllegalConfig const& refusal) {
+    problem = refusal.what();
+  }
+  problem = job.agree(problem);
+  if (!problem.empty()) throw IllegalConfig(problem);
+  return program;
+}
+
+void check_graph(Job& job, Experiment const& e, Runner const& runner) {
+  std::string const problem = job.agree(e.cuda_graph ? runner.graph_problem() : std::string());
+  if (!problem.empty()) throw IllegalConfig(fmt::format("cuda-graph: {}", problem));
+}
+
+}  // namespace
+
+void check_programs(Experiment const& e) {
+  std::vector<StepProgram> programs = lower_stages(e);
+  if (e.check) programs.push_back(lower(unsharded(e), 0));
+  for (StepProgram const& program : programs)
+    if (std::string const problem = not_executable(program); !problem.empty()) throw IllegalConfig(problem);
+}
+
+PointResult run_point(Job& job, Experiment const& e, bool trace) {
+  PointResult result;
+  job.use(e);
+  StepProgram program = agreed_program(job, e);
+  check_room(job, e, program);
+  double const free_before = job.device().info().free_memory_bytes;
+  Runner runner(std::move(program), job.device(), job.device_world(),
+                {.verify_collectives = e.verify_collectives, .optimizer = {}});
+  check_graph(job, e, runner);
+  Measurement m = measure(runner, e, job.device(), job.world());
+  // Of a GPU all can be asked: arena, workspaces and the buffers of its communicators.
+  if (!job.on_host() && job.ranks_on_device() == 1)
+    m.memory_bytes = job.maximum(free_before - job.device().info().free_memory_bytes);
+  result.row = start_row(e, Source::measured);
+  set_place(result.row, job);
+  StepTotals const totals = total_step(e);
+  set_totals(result.row, totals);
+  if (!job.on_host() && result.row.memory_peak_bytes)
+    *result.row.memory_peak_bytes += job.maximum(bytes_beside_arena(runner.program(), job.device()));
+  set_measurement(result.row, m, totals);
+  result.ops = ops_rows(job, result.row.run_id, runner.program(), m);
+  if (trace) result.trace_events = trace_events(job.world().rank(), runner.program(), m.spans);
+  return result;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,105 @@
+#include "bench/shardbench/jobs/sweep_points.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/shardbench/cli/outputs.hpp"
+#include "harness/config/field_text.hpp"
+#include "harness/sharding/strategy.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+namespace {
+
+constexpr char separator = '\x1f';
+
+/// Flags on the command line replace what the file says of them.
+void override_flag(SweepSpec& spec, std::string const& flag, std::string const& text) {
+  std::vector<std::string> values = split_list(flag, text);
+  for (std::string const& value : values) {
+    Experiment scratch;
+    set_field(scratch, flag, value);
+  }
+  std::erase_if(spec.axes.axes, [&](auto const& axis) { return axis.first == flag; });
+  if (values.size() == 1)
+    set_field(spec.base, flag, values.front());
+  else
+    spec.axes.axes.emplace_back(flag, std::move(values));
+}
+
+std::string name_of(Experiment const& e, SweepAxes const& axes) {
+  std::string name;
+  for (auto const& [flag, values] : axes.axes) {
+    std::string const text = field_text(e, flag);
+    name += fmt::format("{}{} {}", name.empty() ? "" : ", ", flag, text);
+  }
+  return name.empty() ? e.model_name : name;
+}
+
+/// Resolves the point; what makes it illegal goes into `skipped`, the number of ranks asked for first.
+void judge(SweepPoint& point) {
+  Experiment& e = point.experiment;
+  std::int64_t const asked = e.ranks, used = e.parallel.ranks();
+  if (asked > 0 && asked != used)
+    point.skipped = fmt::format("uses {} rank{}, {} asked", used, used == 1 ? "" : "s", asked);
+  e.ranks = 0;
+  try {
+    resolve(e);
+  } catch (IllegalConfig const& error) {
+    point.skipped += fmt::format("{}{}", point.skipped.empty() ? "" : "; ", error.what());
+  }
+  e.ranks = used;
+}
+
+}  // namespace
+
+std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
+  SweepSpec spec;
+  if (arguments.has("spec")) spec = read_sweep_spec(arguments.option("spec"));
+  for (auto const& [flag, text] : arguments.fields) override_flag(spec, flag, text);
+  std::vector<SweepPoint> points;
+  for (Experiment& e : expand(spec.base, spec.axes)) {
+    SweepPoint point;
+    point.experiment = std::move(e);
+    if (!point.experiment.parallel.strategy.empty())
+      static_cast<void>(read_strategy(point.experiment.parallel.strategy));
+    point.name = name_of(point.experiment, spec.axes);
+    judge(point);
+    point.command = start_row(point.experiment, Source::measured).command;
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+std::string line_of_point(std::size_t index, Experiment const& e) {
+  Experiment const defaults;
+  std::string line = std::to_string(index);
+  for (FieldInfo const& field : experiment_fields()) {
+    std::string const text = field_text(e, field.flag);
+    if (text != field_text(defaults, field.flag) || e.given.contains(field.flag))
+      line += fmt::format("{}{}={}", separator, field.flag, text);
+  }
+  return line;
+}
+
+std::pair<std::size_t, Experiment> point_of_line(std::string const& line) {
+  std::pair<std::size_t, Experiment> point;
+  std::size_t start = 0;
+  for (bool first = true; start <= line.size(); first = false) {
+    std::size_t const end = std::min(line.find(separator, start), line.size());
+    std::string const item = line.substr(start, end - start);
+    start = end + 1;
+    if (first) {
+      point.first = static_cast<std::size_t>(parse_integer("points", item, 0, std::int64_t{1} << 40));
+      continue;
+    }
+    std::size_t const equals = item.find('=');
+    if (equals == item.npos) throw InputError(fmt::format("--points: {} has no '='", in_quotes(item)));
+    set_field(point.second, item.substr(0, equals), item.substr(equals + 1));
+  }
+  resolve(point.second);
+  return point;
+}
+
+}  // namespace shardbench

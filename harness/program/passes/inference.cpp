@@ -1,0 +1,73 @@
+#include "harness/program/passes/inference.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+void add_weight_bucket(StepProgram& p, GraphBuilder& b, std::int32_t chunk, std::int32_t first_parameter) {
+  if (static_cast<std::size_t>(first_parameter) == p.parameters.size()) return;
+  auto const index = static_cast<std::int32_t>(p.buckets.size());
+  Bucket bucket;
+  bucket.chunk = chunk;
+  auto const padded = [](Parameter const& q) { return (q.elements() + 15) / 16 * 16; };
+  for (auto i = static_cast<std::size_t>(first_parameter); i < p.parameters.size(); ++i)
+    bucket.elements += padded(p.parameters[i]);
+  bucket.shard_elements = bucket.elements;
+  bucket.weights =
+      b.new_tensor(fmt::format("bucket{}.weights", index), TensorRole::parameter, p.precision, bucket.elements, 1);
+  std::int64_t offset = 0;
+  for (auto i = static_cast<std::size_t>(first_parameter); i < p.parameters.size(); ++i) {
+    Parameter& parameter = p.parameters[i];
+    parameter.bucket = index;
+    bucket.parameters.push_back(static_cast<std::int32_t>(i));
+    Tensor& weight = p.tensors[static_cast<std::size_t>(parameter.weight)];
+    weight.storage = bucket.weights;
+    weight.storage_offset = offset;
+    offset += padded(parameter);
+  }
+  p.buckets.push_back(std::move(bucket));
+}
+
+void order_inference(StepProgram& p, GraphBuilder& b, PhaseKind phase, std::vector<Action> const& order) {
+  auto const stages = p.degree[static_cast<std::size_t>(Axis::pp)];
+  p.actions = order;
+  bool const first = p.stage == 0, last = p.stage + 1 == stages;
+  if (phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.next_ids == no_tensor) return;
+  b.begin_chunk(all_chunks);
+  b.set_phase("forward");
+  b.hand_on_token(last);
+  p.segments.push_back({ActionKind::decode, 0, b.take_forward()});
+  std::vector<Action> actions;
+  for (Action const& action : p.actions) {
+    actions.push_back(action);
+    // The last stage sends a token as soon as it is chosen.
+    if (last && action.kind == ActionKind::forward)
+      actions.push_back({.kind = ActionKind::decode, .microbatch = action.microbatch});
+  }
+  for (std::int32_t m = 0; first && m < static_cast<std::int32_t>(p.microbatches); ++m)
+    actions.push_back({.kind = ActionKind::decode, .microbatch = m});
+  p.actions = std::move(actions);
+}
+
+std::int64_t kv_bytes_per_token(StepProgram const& p) {
+  std::int64_t bytes = 0;
+  for (Tensor const& t : p.tensors)
+    if (t.role == TensorRole::kv_cache) bytes += t.cols * static_cast<std::int64_t>(bytes_of(t.dtype));
+  return bytes;
+}
+
+std::int64_t kv_capacity_tokens(std::vector<std::int64_t> const& free_bytes,
+                                std::vector<std::int64_t> const& bytes_per_token) {
+  EXPECT(free_bytes.size() == bytes_per_token.size());
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < free_bytes.size(); ++i)
+    if (bytes_per_token[i] > 0) least = std::min(least, std::max<std::int64_t>(free_bytes[i], 0) / bytes_per_token[i]);
+  return least;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,395 @@
+#include "harness/program/passes/lower.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "harness/program/graph/context_blocks.hpp"
+#include "harness/program/graph/routing_load.hpp"
+#include "harness/program/models/model_graph.hpp"
+#include "harness/program/passes/buckets.hpp"
+#include "harness/program/passes/gradient_norm.hpp"
+#include "harness/program/passes/inference.hpp"
+#include "harness/program/passes/narrow_gradients.hpp"
+#include "harness/program/passes/recompute.hpp"
+#include "harness/program/passes/shard_actions.hpp"
+#include "harness/schedule/stage_order.hpp"
+#include "harness/sharding/device_mesh.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+/// Private channels go with blocks of two branches that each end in one row-parallel product.
+void refuse_private_channels(Experiment const& e) {
+  ModelConfig const& m = e.model;
+  char const* const part = e.phase != PhaseKind::train       ? "a KV cache"
+                           : e.parallel.tp_overlap != "none" ? "chunked tp-overlap"
+                           : m.moe                           ? "experts"
+                           : m.parallel_block                ? "parallel blocks"
+                           : m.post_norms                    ? "norms behind the branches"
+                           : m.mla                           ? "latent attention"
+                           : m.vision                        ? "images"
+                           : e.mtp > 0                       ? "multi-token prediction"
+                                                             : nullptr;
+  if (part)
+    throw IllegalConfig(
+        fmt::format("tp-sync-fraction: {} has no lowering with {} (allowed: 1)", e.parallel.tp_sync_fraction, part));
+}
+
+void refuse_what_has_no_lowering(Experiment const& e) {
+  ParallelConfig const& c = e.parallel;
+  std::string const part = unsupported_part(e.model);
+  if (!part.empty())
+    throw IllegalConfig(
+        fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
+  if (e.phase != PhaseKind::train && e.scope != Scope::model)
+    throw IllegalConfig(
+        fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
+  if (c.tp_overlap != "none" && e.phase != PhaseKind::train)
+    throw IllegalConfig(
+        fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));
+  if (c.tp > 1 && is_private(strategy_of(e.model, c).block)) refuse_private_channels(e);
+  if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
+    throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
+  if (e.gradient_dtype != Dtype::f32 && e.gradient_dtype != e.precision)
+    throw IllegalConfig(fmt::format("gradient-dtype: {} with precision {} (allowed: fp32, or the same as precision)",
+                                    to_string(e.gradient_dtype), to_string(e.precision)));
+  // A shard set of the experts spans as many ranks as one of the dense part, all of their cuts included.
+  if (std::int64_t const ranks = c.shard_ranks * c.cp * c.tp; e.model.moe && ranks % (c.etp * c.ep) != 0)
+    throw IllegalConfig(
+        fmt::format("shard-ranks: {} * cp {} * tp {} = {} ranks hold no whole set of experts (allowed: multiples of "
+                    "etp*ep = {})",
+                    c.shard_ranks, c.cp, c.tp, ranks, c.etp * c.ep));
+  if (e.model.vision && c.cp > 1 && e.scope == Scope::model)
+    throw IllegalConfig(fmt::format("cp: {} with an image has no lowering (allowed: 1, or scope layer)", c.cp));
+}
+
+/// Builds one rank's program step by step.
+class Lowering {
+ public:
+  Lowering(Experiment const& e, PipelineSchedule const& schedule, std::int64_t rank)
+      : e_(e),
+        schedule_(schedule),
+        mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
+    place(rank);
+    strategy_ = strategy_of(e.model, e.parallel);
+    std::map<std::string, std::int32_t> ids;
+    p_.groups = communication_groups(e, rank);
+    for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
+    builder_.emplace(p_, strategy_, e_, ids);
+    group_ids_ = std::move(ids);
+  }
+
+  StepProgram lower() {
+    p_.schedule = {schedule_.kind, schedule_.stages, schedule_.chunks, schedule_.microbatches, {}};
+    add_inputs();
+    make_chunks();
+    for (std::size_t c = 0; c < p_.chunks.size(); ++c) build_chunk_segments(static_cast<std::int32_t>(c));
+    if (p_.inference) {
+      order_inference(p_, *builder_, e_.phase, mine());
+      return std::move(p_);
+    }
+    add_optimizer();
+    make_actions();
+    return std::move(p_);
+  }
+
+ private:
+  bool fully_sharded() const { return weights_are_sharded(e_); }
+  std::vector<Action> const& mine() const { return schedule_.order[static_cast<std::size_t>(p_.stage)]; }
+
+  void place(std::int64_t rank) {
+    ParallelConfig const& c = e_.parallel;
+    p_.rank = rank;
+    auto const at = mesh_.coordinate_of(rank);
+    p_.stage = at[3];
+    auto const set = [&](Axis axis, std::int64_t position, std::int64_t size) {
+      p_.coordinate[static_cast<std::size_t>(axis)] = position;
+      p_.degree[static_cast<std::size_t>(axis)] = size;
+    };
+    set(Axis::tp, at[0], c.tp);
+    set(Axis::cp, at[1], c.cp);
+    set(Axis::dp, at[2], c.dp);
+    set(Axis::pp, at[3], c.pp);
+    set(Axis::ep, (rank % (c.tp * c.cp * c.dp)) / c.etp % c.ep, c.ep);
+    p_.etp = c.etp;
+    p_.etp_coordinate = rank % c.etp;
+    p_.seq = e_.seq;
+    p_.inference = e_.phase != PhaseKind::train;
+    if (e_.phase == PhaseKind::decode) p_.seq = 1, p_.context = e_.context;
+    p_.local_seq = p_.seq / c.cp;
+    p_.sequence = context_pieces(context_layout(e_.model, c.cp_method), p_.seq, c.cp, at[1]);
+    p_.micro_batch = e_.micro_batch;
+    p_.microbatches = e_.microbatches();
+    p_.global_batch = e_.global_batch;
+    p_.first_sample = at[2] * (e_.global_batch / c.dp);
+    p_.precision = e_.precision;
+    p_.vocab = e_.model.outputs();
+    // A tower's features are no vocabulary: nothing is cut, nothing padded.
+    p_.padded_vocab = e_.model.has_classifier() ? padded_vocab(p_.vocab, c.tp * c.streams) : p_.vocab;
+  }
+
+  TensorId buffer(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols, bool per_microbatch) {
+    TensorId const id = builder_->new_tensor(name, TensorRole::buffer, dtype, rows, cols);
+    Tensor& t = p_.tensors[static_cast<std::size_t>(id)];
+    t.per_microbatch = per_microbatch;
+    t.chunk = -1;
+    return id;
+  }
+
+  void add_inputs() {
+    std::int64_t const tokens = p_.local_seq * p_.micro_batch;
+    p_.positions = buffer("positions", Dtype::i32, p_.local_seq, 1, false);
+    if (e_.model.moe && e_.routing == RoutingKind::prescribed) {
+      p_.token_numbers = buffer("token_numbers", Dtype::i32, tokens, 1, true);
+      RoutingLoad const load = routing_load(*e_.model.moe, e_.router_skew);
+      p_.number_period = load.period, p_.number_stride = load.stride;
+    }
+    if (e_.scope == Scope::layer || e_.model.yolo) return;
+    if (!e_.model.vision) p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
+    p_.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
+    if (p_.inference) {
+      // A rank that has both ends feeds what it chose back as the next token.
+      bool const whole = e_.phase == PhaseKind::decode && e_.parallel.pp == 1;
+      p_.next_ids = whole ? p_.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
+      return;
+    }
+    for (std::int64_t k = 0; k < e_.mtp; ++k)
+      p_.future_tokens.push_back(buffer(fmt::format("tokens_ahead.{}", k + 2), Dtype::i32, tokens, 1, true));
+    p_.targets = buffer("targets", Dtype::i32, e_.model.vision ? p_.micro_batch : tokens, 1, true);
+    p_.loss = buffer("loss", Dtype::f32, 1, 1, false);
+  }
+
+  std::vector<Chunk> units_of(ChunkPlace place, std::vector<std::int64_t> const& layers) const {
+    std::int32_t const piece = p_.schedule.piece_of(place);
+    Chunk whole;
+    whole.piece = piece;
+    whole.pipeline_chunk = place.chunk;
+    for (std::int32_t i = 0; i < piece; ++i) whole.first_layer += layers[static_cast<std::size_t>(i)];
+    whole.layers = layers[static_cast<std::size_t>(piece)];
+    whole.has_embedding = piece == 0;
+    whole.has_head = piece + 1 == p_.schedule.pieces();
+    if (!fully_sharded()) return {whole};
+    // ZeRO-3 gathers and frees a block at a time: each block is a chunk, embedding and head are chunks of their own.
+    std::vector<Chunk> units;
+    bool const outer = e_.scope == Scope::model;
+    auto const unit = [&](std::int64_t first_layer, std::int64_t count) -> Chunk& {
+      units.push_back({.piece = piece, .pipeline_chunk = place.chunk, .first_layer = first_layer, .layers = count});
+      return units.back();
+    };
+    if (outer && whole.has_embedding) unit(whole.first_layer, 0).has_embedding = true;
+    for (std::int64_t l = 0; l < whole.layers; ++l) unit(whole.first_layer + l, 1);
+    if (outer && whole.has_head) unit(whole.first_layer + whole.layers, 0).has_head = true;
+    return units;
+  }
+
+  void make_chunks() {
+    auto const layers = split_layers(e_.model.layers, p_.schedule.pieces());
+    auto const stage = static_cast<std::int32_t>(p_.stage);
+    for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
+      auto const units = units_of({stage, c}, layers);
+      first_unit_.push_back(static_cast<std::int32_t>(p_.chunks.size()));
+      p_.chunks.insert(p_.chunks.end(), units.begin(), units.end());
+    }
+    first_unit_.push_back(static_cast<std::int32_t>(p_.chunks.size()));
+    add_borders();
+  }
+
+  /// Boundary tensors exist before the chunks that meet there: two chunks of one rank share them, so nothing is copied.
+  void add_borders() {
+    if (e_.model.yolo) return;  // one chunk, which takes images and ends in gradients of its own
+    std::int64_t rows = p_.local_seq * p_.micro_batch;
+    if (is_shard(builder_->block_layout()[static_cast<std::size_t>(Axis::tp)], sequence_dim)) {
+      if (rows % e_.parallel.tp != 0)
+        throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.parallel.tp));
+      rows /= e_.parallel.tp;
+    }
+    auto const border = [&](std::int32_t chunk, char const* what) {
+      TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation,
+                                               p_.precision, rows, e_.model.hidden);
+      p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
+      p_.tensors[static_cast<std::size_t>(id)].chunk = -1;
+      return id;
+    };
+    auto const outside = [&](std::int32_t chunk, char const* what) {
+      TensorId const id = buffer(fmt::format("chunk{}.{}", chunk, what), p_.precision, rows, e_.model.hidden, true);
+      p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
+      return id;
+    };
+    bool const blocks_only = e_.scope == Scope::layer;
+    auto const stage = static_cast<std::int32_t>(p_.stage);
+    for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
+      bool const first = !p_.schedule.previous({stage, c}), last = !p_.schedule.next({stage, c});
+      for (std::int32_t u = first_unit_[static_cast<std::size_t>(c)]; u < first_unit_[static_cast<std::size_t>(c) + 1];
+           ++u) {
+        Chunk& chunk = p_.chunks[static_cast<std::size_t>(u)];
+        bool const opens = first && u == first_unit_[static_cast<std::size_t>(c)],
+                   closes = last && u + 1 == first_unit_[static_cast<std::size_t>(c) + 1];
+        if (!opens) chunk.input = border(u, "input"), chunk.input_gradient = border(u, "input_gradient");
+        if (opens && blocks_only) chunk.input = outside(u, "input"), chunk.input_gradient = border(u, "input_gradient");
+        if (!closes) chunk.output = border(u, "output"), chunk.output_gradient = border(u, "output_gradient");
+        if (closes && blocks_only)
+          chunk.output = border(u, "output"), chunk.output_gradient = outside(u, "output_gradient");
+      }
+    }
+    join_local_borders();
+  }
+
+  void join_local_borders() {
+    auto const stage = static_cast<std::int32_t>(p_.stage);
+    auto const join = [&](std::int32_t from, std::int32_t to) {
+      p_.chunks[static_cast<std::size_t>(to)].input = p_.chunks[static_cast<std::size_t>(from)].output;
+      p_.chunks[static_cast<std::size_t>(to)].input_gradient =
+          p_.chunks[static_cast<std::size_t>(from)].output_gradient;
+    };
+    for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
+      auto const begin = first_unit_[static_cast<std::size_t>(c)], end = first_unit_[static_cast<std::size_t>(c) + 1];
+      for (std::int32_t u = begin + 1; u < end; ++u) join(u - 1, u);
+      auto const next = p_.schedule.next({stage, c});
+      if (next && next->stage == stage) join(end - 1, first_unit_[static_cast<std::size_t>(next->chunk)]);
+    }
+  }
+
+  /// What only weight gradients read is communicated with them: nothing of the input part would wait for it.
+  void defer_unread_communication(std::vector<Op>& backward) const {
+    auto const meets = [&](std::vector<TensorRef> const& a, std::vector<TensorRef> const& b) {
+      return std::ranges::any_of(a, [&](TensorRef const& x) {
+        return std::ranges::any_of(b, [&](TensorRef const& y) {
+          return x.valid() && y.valid() && p_.storage_of(x.id) == p_.storage_of(y.id);
+        });
+      });
+    };
+    for (auto i = backward.size(); i-- > 0;) {
+      Op& op = backward[i];
+      if (!is_communication(op.kind) || op.part != BackwardPart::input) continue;
+      bool const waited =
+          std::any_of(backward.begin() + static_cast<std::ptrdiff_t>(i) + 1, backward.end(), [&](Op const& later) {
+            return later.part == BackwardPart::input &&
+                   (meets(op.outputs, later.inputs) || meets(op.outputs, later.outputs) ||
+                    meets(op.outputs, later.after));
+          });
+      if (!waited) op.part = BackwardPart::weight;
+    }
+  }
+
+  void build_chunk_segments(std::int32_t index) {
+    builder_->begin_chunk(index);
+    auto const first_parameter = static_cast<std::int32_t>(p_.parameters.size());
+    build_chunk(*builder_, e_, p_, p_.chunks[static_cast<std::size_t>(index)]);
+    if (p_.inference) {
+      add_weight_bucket(p_, *builder_, index, first_parameter);
+      p_.segments.push_back({ActionKind::forward, index, builder_->take_forward()});
+      return;
+    }
+    builder_->derive_backward();
+    auto forward = builder_->take_forward(), backward = builder_->take_backward();
+    narrow_gradients(p_, *builder_, backward);
+    if (e_.parallel.recompute != Recompute::none) {
+      Chunk stretch = p_.chunks[static_cast<std::size_t>(index)];
+      if (stretch.has_head) stretch.layers += e_.mtp;  // the blocks of prediction layers follow the last
+      add_recompute(p_, e_.parallel, stretch, forward, backward);
+    }
+    TensorId const output = p_.chunks[static_cast<std::size_t>(index)].output;
+    if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
+    add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
+    p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
+    if (schedule_.splits_backward()) {
+      defer_unread_communication(backward);
+      Segment input{ActionKind::backward_input, index, {}}, weight{ActionKind::backward_weight, index, {}};
+      for (Op const& op : backward) (op.part == BackwardPart::input ? input : weight).ops.push_back(op);
+      p_.segments.push_back(std::move(input));
+      p_.segments.push_back(std::move(weight));
+    }
+    p_.segments.push_back({ActionKind::backward, index, std::move(backward)});
+    if (fully_sharded()) add_shard_segments(p_, *builder_, index);
+  }
+
+  void add_optimizer() {
+    builder_->begin_chunk(all_chunks);
+    add_copy_reductions(p_, *builder_, group_ids_);
+    std::vector<Op> ops = clip_ops(p_, *builder_, e_, group_ids_);
+    std::ranges::move(optimizer_ops(p_, *builder_), std::back_inserter(ops));
+    p_.segments.push_back({ActionKind::optimizer, 0, std::move(ops)});
+  }
+
+  /// Adds a pipeline action as those of the chunk's units, with gathers and frees around them where weights are
+  /// sharded.
+  void expand(Action const& action, std::vector<Action>& out) const {
+    auto const c = static_cast<std::size_t>(action.chunk);
+    std::int32_t const begin = first_unit_[c], end = first_unit_[c + 1];
+    bool const message = action.kind == ActionKind::send || action.kind == ActionKind::receive;
+    if (message || !fully_sharded()) {
+      // Activations enter the first unit and leave the last, gradients the other way.
+      bool const last = message && (action.kind == ActionKind::send) == (action.boundary == Boundary::activation);
+      Action a = action;
+      a.chunk = last ? end - 1 : begin;
+      if (action.kind == ActionKind::pair) a.pair_chunk = first_unit_[static_cast<std::size_t>(action.pair_chunk)];
+      out.push_back(a);
+      return;
+    }
+    gather_and_free(action, begin, end, out);
+  }
+
+  void make_actions() {
+    for (Action const& action : fully_sharded() ? without_pairs(mine()) : mine()) expand(action, p_.actions);
+    keep_whole(p_.actions, e_.parallel.zero_keep);
+    std::vector<bool> adds(p_.chunks.size());
+    for (std::size_t c = 0; c < adds.size(); ++c)
+      adds[c] = p_.segment_of(ActionKind::add, static_cast<std::int32_t>(c)) != nullptr;
+    reduce_beside_next_pass(p_.actions, adds, !fully_sharded());
+    if (p_.segment_of(ActionKind::reduce, all_chunks))
+      p_.actions.push_back({.kind = ActionKind::reduce, .chunk = all_chunks});
+    p_.actions.push_back({.kind = ActionKind::optimizer});
+  }
+
+  Experiment const& e_;
+  PipelineSchedule const& schedule_;
+  DeviceMesh mesh_;
+  StepProgram p_;
+  Strategy strategy_;
+  std::map<std::string, std::int32_t> group_ids_;
+  std::optional<GraphBuilder> builder_;
+  std::vector<std::int32_t> first_unit_;  ///< [pipeline chunk] first of its units in p_.chunks
+};
+
+PipelineSchedule stage_orders(Experiment const& e) {
+  return ordered_stages(e.parallel.schedule, e.parallel.pp, e.parallel.vpp, e.microbatches(),
+                        e.phase == PhaseKind::train);
+}
+
+}  // namespace
+
+StepProgram lower(Experiment const& experiment, std::int64_t rank) {
+  refuse_what_has_no_lowering(experiment);
+  return Lowering(experiment, stage_orders(experiment), rank).lower();
+}
+
+std::vector<StepProgram> lower_stages(Experiment const& experiment) {
+  refuse_what_has_no_lowering(experiment);
+  PipelineSchedule const schedule = stage_orders(experiment);
+  std::vector<StepProgram> programs;
+  for (std::int64_t const rank : representative_ranks(experiment))
+    programs.push_back(Lowering(experiment, schedule, rank).lower());
+  return programs;
+}
+
+Experiment unsharded(Experiment const& e) {
+  Experiment whole = e;
+  whole.parallel = ParallelConfig{};
+  Strategy const strategy = strategy_of(e.model, e.parallel);
+  if (e.parallel.tp > 1 && is_private(strategy.block)) {
+    // Each rank has a residual stream of its own, and so has its reference.
+    whole.parallel.streams = e.parallel.tp;
+    whole.parallel.tp_sync_fraction = e.parallel.tp_sync_fraction;
+    whole.parallel.strategy = e.parallel.strategy;
+  }
+  whole.ranks = 1;
+  whole.check = false;
+  return whole;
+}
+
+}  // namespace shardbench

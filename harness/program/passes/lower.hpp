@@ -1,0 +1,19 @@
+#pragma once
+#include <vector>
+
+#include "harness/config/experiment.hpp"
+#include "harness/program/step_program.hpp"
+
+namespace shardbench {
+
+/// What `rank` does in one step of a resolved experiment. Pure; equal inputs give equal programs.
+/// Throws IllegalConfig for cuts and architectures that have no lowering, in one line.
+StepProgram lower(Experiment const& experiment, std::int64_t rank);
+
+/// One program a pipeline stage, of its representative rank: what lower() makes of each, for the price of one schedule.
+std::vector<StepProgram> lower_stages(Experiment const& experiment);
+
+/// The same experiment without any cut: one rank, the same global batch and the same microbatch of samples.
+Experiment unsharded(Experiment const& experiment);
+
+}  // namespace shardbench

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "harness/schedule/schedule.hpp"
+#include "kernels/core/error.hpp"
+
+namespace shardbench {
+
+namespace {
+
+std::string action_text(Action const& a) {
+  switch (a.kind) {
+    case ActionKind::pair:
+      return fmt::format("F{}.{}&B{}.{}", a.chunk, a.microbatch, a.pair_chunk, a.pair_microbatch);
+    case ActionKind::send:
+    case ActionKind::receive:
+      return fmt::format("{}{}.{}{}{}", to_string(a.kind), a.chunk, a.microbatch,
+                         a.boundary == Boundary::activation ? "a" : "g", a.peer);
+    default:
+      return fmt::format("{}{}.{}", to_string(a.kind), a.chunk, a.microbatch);
+  }
+}
+
+/// Walks one line of schedule text.
+class Reader {
+ public:
+  Reader(std::string_view text, int line) : text_(text), line_(line) {}
+  bool at_end() const { return pos_ == text_.size(); }
+  bool take(std::string_view word) {
+    if (!text_.substr(pos_).starts_with(word)) return false;
+    pos_ += word.size();
+    return true;
+  }
+  std::int32_t number() {
+    std::int32_t value = 0;
+    auto const [end, error] = std::from_chars(text_.data() + pos_, text_.data() + text_.size(), value);
+    if (error != std::errc{} || value < 0) fail("a number");
+    pos_ = static_cast<std::size_t>(end - text_.data());
+    return value;
+  }
+  void place(std::int32_t& chunk, std::int32_t& microbatch) {
+    chunk = number();
+    if (!take(".")) fail("'.'");
+    microbatch = number();
+  }
+  [[noreturn]] void fail(std::string_view wanted) const {
+    throw InputError(fmt::format("schedule line {} column {}: expected {}", line_, pos_ + 1, wanted));
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t pos_ = 0;
+  int line_;
+};
+
+Action read_action(Reader& in) {
+  // Longer names first: "RECV" and "REDUCE" begin like "R".
+  constexpr ActionKind kinds[] = {ActionKind::gather,         ActionKind::free,
+                                  ActionKind::reduce,         ActionKind::add,
+                                  ActionKind::send,           ActionKind::receive,
+                                  ActionKind::optimizer,      ActionKind::forward,
+                                  ActionKind::backward_input, ActionKind::backward_weight,
+                                  ActionKind::backward,       ActionKind::recompute,
+                                  ActionKind::decode};
+  for (ActionKind const kind : kinds) {
+    if (!in.take(to_string(kind))) continue;
+    Action a{.kind = kind};
+    in.place(a.chunk, a.microbatch);
+    if (kind == ActionKind::send || kind == ActionKind::receive) {
+      if (in.take("a"))
+        a.boundary = Boundary::activation;
+      else if (in.take("g"))
+        a.boundary = Boundary::gradient;
+      else
+        in.fail("'a' or 'g'");
+      a.peer = in.number();
+    }
+    if (kind == ActionKind::forward && in.take("&")) {
+      if (!in.take("B")) in.fail("'B'");
+      a.kind = ActionKind::pair;
+      in.place(a.pair_chunk, a.pair_microbatch);
+    }
+    return a;
+  }
+  in.fail("an action (F, I, W, B, R, GATHER, FREE, REDUCE, ADD, SEND, RECV, OPT or D)");
+}
+
+}  // namespace
+
+std::string to_text(PipelineSchedule const& s) {
+  std::string text =
+      fmt::format("{} stages={} chunks={} microbatches={}\n", to_string(s.kind), s.stages, s.chunks, s.microbatches);
+  for (auto const& actions : s.order) {
+    std::string_view space = "";
+    for (Action const& a : actions) {
+      text += fmt::format("{}{}", space, action_text(a));
+      space = " ";
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+PipelineSchedule parse_schedule(std::string_view text) {
+  PipelineSchedule s;
+  int line_number = 0;
+  auto const next_line = [&]() {
+    auto const end = text.find('\n');
+    if (end == text.npos)
+      throw InputError(fmt::format("schedule line {}: missing (the header says {} stages)", line_number + 1, s.stages));
+    std::string_view const line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    ++line_number;
+    return line;
+  };
+  Reader header(next_line(), 1);
+  bool known = false;
+  for (int k = 0; k < static_cast<int>(ScheduleKind::size_) && !known; ++k) {
+    s.kind = static_cast<ScheduleKind>(k);
+    known = header.take(fmt::format("{} ", to_string(s.kind)));
+  }
+  if (!known) header.fail("a schedule name");
+  if (!header.take("stages=")) header.fail("'stages='");
+  s.stages = header.number();
+  if (!header.take(" chunks=")) header.fail("' chunks='");
+  s.chunks = header.number();
+  if (!header.take(" microbatches=")) header.fail("' microbatches='");
+  s.microbatches = header.number();
+  if (!header.at_end()) header.fail("the end of the line");
+  for (std::int32_t stage = 0; stage < s.stages; ++stage) {
+    Reader in(next_line(), line_number);
+    auto& actions = s.order.emplace_back();
+    while (!in.at_end()) {
+      if (!actions.empty() && !in.take(" ")) in.fail("a space");
+      Action const a = read_action(in);
+      if (a.chunk >= s.chunks || a.microbatch >= s.microbatches || a.pair_chunk >= s.chunks ||
+          a.pair_microbatch >= s.microbatches || a.peer >= s.stages)
+        in.fail("a chunk, microbatch and peer within the header's counts");
+      actions.push_back(a);
+    }
+  }
+  if (!text.empty()) throw InputError(fmt::format("schedule line {}: more lines than stages", line_number + 1));
+  return s;
+}
+
+}  // namespace shardbench

@@ -1,0 +1,92 @@
+#include "harness/sharding/groups.hpp"
+
+#include <algorithm>
+
+#include "harness/sharding/device_mesh.hpp"
+
+namespace shardbench {
+
+namespace {
+
+DeviceMesh dense_mesh(ParallelConfig const& c) {
+  return DeviceMesh({{"tp", c.tp}, {"cp", c.cp}, {"dp", c.dp}, {"pp", c.pp}});
+}
+
+DeviceMesh expert_mesh(ParallelConfig const& c) {
+  return DeviceMesh({{"etp", c.etp}, {"ep", c.ep}, {"edp", c.tp * c.cp * c.dp / (c.etp * c.ep)}, {"pp", c.pp}});
+}
+
+/// Members of the group that hold the parts of one ZeRO shard set with `rank`, or its copies of the same part: blocks
+/// of `parts` neighbours each hold everything once.
+std::vector<std::int64_t> sharding(std::vector<std::int64_t> const& group, std::int64_t rank, std::int64_t parts,
+                                   bool copies) {
+  auto const index = std::ranges::find(group, rank) - group.begin();
+  std::vector<std::int64_t> members;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    auto const at = static_cast<std::int64_t>(i);
+    if (copies ? at % parts == index % parts : at / parts == index / parts) members.push_back(group[i]);
+  }
+  return members;
+}
+
+/// Neighbouring tensor-parallel ranks that hold the same KV head.
+std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int64_t> const& tp_group,
+                                      std::int64_t index) {
+  auto const tp = static_cast<std::int64_t>(tp_group.size());
+  std::int64_t const copies = m.kv_heads > 0 && m.kv_heads < tp ? tp / m.kv_heads : 1;
+  auto const first = tp_group.begin() + index / copies * copies;
+  return {first, first + copies};
+}
+
+}  // namespace
+
+std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
+  ParallelConfig const& c = e.parallel;
+  DeviceMesh const dense = dense_mesh(c), experts = expert_mesh(c);
+  auto const at = dense.coordinate_of(rank);
+  auto const tp = dense.group_of(rank, {"tp"});
+  auto const column = dense.group_of(rank, {"pp"});
+  std::int64_t const stage = at[3];
+  auto const data = dense.group_of(rank, {"cp", "dp"});
+  // Context ranks share a shard set with their data rank, as dp and cp are one group for gradients.
+  std::int64_t const parts = (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp;
+  std::vector<Group> groups{
+      {"tp", Axis::tp, tp},
+      {"cp", Axis::cp, dense.group_of(rank, {"cp"})},
+      {"dp", Axis::dp, dense.group_of(rank, {"dp"})},
+      {"dp_cp", Axis::dp, data},
+      {"shard", Axis::dp, sharding(data, rank, parts, false)},
+      {"replica", Axis::dp, sharding(data, rank, parts, true)},
+      {"pp", Axis::pp, column},
+      {"ep", Axis::ep, experts.group_of(rank, {"etp", "ep"})},
+      {"edp", Axis::dp, experts.group_of(rank, {"edp"})},
+      {"kv_replicas", Axis::tp, kv_replicas(e.model, tp, at[0])},
+  };
+  auto const edp = experts.group_of(rank, {"edp"});
+  // Copies of an expert's shard set are as many as those of the dense part; illegal cuts were refused before.
+  std::int64_t const expert_parts =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(edp.size()) * parts / static_cast<std::int64_t>(data.size()));
+  groups.push_back({"expert_shard", Axis::dp, sharding(edp, rank, expert_parts, false)});
+  groups.push_back({"expert_replica", Axis::dp, sharding(edp, rank, expert_parts, true)});
+  Group tied{"tied_embedding", Axis::pp, {}};
+  // ZB-V and DualPipe hold the first and the last piece on one rank.
+  bool const apart = c.schedule != ScheduleKind::zb_v && c.schedule != ScheduleKind::dualpipe;
+  if (c.pp > 1 && apart && (stage == 0 || stage == c.pp - 1)) tied.members = {column.front(), column.back()};
+  Group mirror{"pipeline_mirror", Axis::pp, {}};
+  if (c.schedule == ScheduleKind::dualpipe) {
+    auto const other = column[static_cast<std::size_t>(c.pp - 1 - stage)];
+    mirror.members = {std::min(rank, other), std::max(rank, other)};
+  }
+  groups.push_back(std::move(tied));
+  groups.push_back(std::move(mirror));
+  return groups;
+}
+
+std::vector<std::int64_t> representative_ranks(Experiment const& e) {
+  DeviceMesh const mesh = dense_mesh(e.parallel);
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t stage = 0; stage < e.parallel.pp; ++stage) ranks.push_back(mesh.rank_at({0, 0, 0, stage}));
+  return ranks;
+}
+
+}  // namespace shardbench
