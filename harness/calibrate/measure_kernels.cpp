@@ -44,8 +44,8 @@ std::vector<Experiment> sample_steps(Device& device, Dtype precision) {
     set_field(e, "tp", sample.tp);
     set_field(e, "dp", sample.dp);
     set_field(e, "precision", to_string(precision));
-    e.parallel.zero_stage = e.parallel.dp > 1 ? 1 : 0;
-    e.parallel.sequence_parallel = e.parallel.tp == 4;
+    e.cut.zero_stage = e.cut.dp > 1 ? 1 : 0;
+    e.cut.sequence_parallel = e.cut.tp == 4;
     e.max_iterations = 2, e.warmup = 1;
     resolve(e);
     steps.push_back(std::move(e));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 
 namespace shardbench {
 namespace {
@@ -57,7 +57,7 @@ void add_tp(ModelConfig const& model, std::int64_t tp, Reasons& reasons) {
       fmt::format("tp: {} {}; legal for {}: {}", tp, broken, model.name, list_text(legal_tp(model, model.heads))));
 }
 
-void add_experts(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+void add_experts(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (!model.moe) {
     if (p.ep > 1) reasons.push_back(fmt::format("ep: {} given, {} has no experts; legal: 1", p.ep, model.name));
     if (p.etp > 1) reasons.push_back(fmt::format("etp: {} given, {} has no experts; legal: 1", p.etp, model.name));
@@ -80,12 +80,12 @@ void add_experts(ModelConfig const& model, ParallelConfig const& p, Reasons& rea
 
 /// Model chunks of a stage under a schedule that takes no vpp.
 std::int64_t chunks_of(ScheduleKind schedule) {
-  ParallelConfig alone;
+  Cut alone;
   alone.schedule = schedule;
   return chunks_per_rank(alone);
 }
 
-void add_pipeline(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+void add_pipeline(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (p.pp > model.layers)
     reasons.push_back(fmt::format("pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers));
   else if (model_chunks(p) > model.layers)
@@ -104,7 +104,7 @@ void add_pipeline(ModelConfig const& model, ParallelConfig const& p, Reasons& re
                                   p.pp == 1 ? "2, 4, 6, ..." : fmt::format("{}, {}", p.pp - 1, p.pp + 1)));
 }
 
-void add_states(ParallelConfig const& p, Reasons& reasons) {
+void add_states(Cut const& p, Reasons& reasons) {
   if (p.zero_stage < 0 || p.zero_stage > 3)
     reasons.push_back(fmt::format("zero: {} given; legal: 0, 1, 2, 3", p.zero_stage));
   if (p.zero_keep == ZeroKeep::weights && p.zero_stage != 3)
@@ -122,7 +122,7 @@ void add_states(ParallelConfig const& p, Reasons& reasons) {
 }
 
 /// Every context rank takes whole heads of what its tensor rank has, keys and values of their own among them.
-void add_ulysses(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+void add_ulysses(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   std::int64_t const heads = std::max<std::int64_t>(1, model.heads / p.tp);
   std::int64_t const kv_heads = model.mla ? heads : std::max<std::int64_t>(1, model.kv_heads / p.tp);
   auto const check = [&](std::int64_t count, char const* what) {
@@ -134,7 +134,7 @@ void add_ulysses(ModelConfig const& model, ParallelConfig const& p, Reasons& rea
   if (check(heads, "query")) check(kv_heads, "kv");
 }
 
-void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reasons& reasons) {
+void add_tensor_details(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (!(p.tp_sync_fraction >= 0 && p.tp_sync_fraction <= 1))
     reasons.push_back(fmt::format("tp-sync-fraction: {} given; legal: 0 to 1", p.tp_sync_fraction));
   if (p.tp_sync_fraction < 1 && p.sequence_parallel)
@@ -148,8 +148,6 @@ void add_tensor_details(ModelConfig const& model, ParallelConfig const& p, Reaso
         fmt::format("tp-sync-fraction: {} given with a strategy file; legal: 1 (or activations: {{block: {{tp: "
                     "private(N)}}}} there)",
                     p.tp_sync_fraction));
-  if (p.tp_overlap != "none" && p.tp_overlap != "chunked")
-    reasons.push_back(fmt::format("tp-overlap: {} given; legal: none, chunked", p.tp_overlap));
   if (p.recompute_layers > 0 && p.recompute == Recompute::none)
     reasons.push_back(fmt::format("recompute-layers: {} given with recompute none; legal with selective or full",
                                   p.recompute_layers));
@@ -176,7 +174,7 @@ std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit)
   return result;
 }
 
-std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfig const& p) {
+std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& p) {
   Reasons reasons;
   auto const at_least_one = [&](std::string_view name, std::int64_t value) {
     if (value < 1) reasons.push_back(fmt::format("{}: {} given; legal: 1 and more", name, value));

@@ -50,11 +50,11 @@ void fill_seq(Experiment& e) {
 }
 
 void check_batch(Experiment const& e, Reasons& reasons) {
-  std::int64_t const step = e.micro_batch * e.parallel.dp;
+  std::int64_t const step = e.micro_batch * e.cut.dp;
   if (e.global_batch % step == 0 && e.global_batch > 0) return;
   std::int64_t const below = e.global_batch / step * step;
   reasons.push_back(fmt::format("global-batch: {} is not a multiple of micro-batch * dp = {} * {} = {}; nearest: {}{}",
-                                e.global_batch, e.micro_batch, e.parallel.dp, step,
+                                e.global_batch, e.micro_batch, e.cut.dp, step,
                                 below > 0 ? fmt::format("{}, ", below) : "", below + step));
 }
 
@@ -74,7 +74,7 @@ void check_size(Experiment const& e, Reasons& reasons) {
 }
 
 void check_schedule(Experiment const& e, Reasons& reasons) {
-  std::string problem = microbatches_problem(e.parallel.schedule, e.parallel.pp, e.microbatches());
+  std::string problem = microbatches_problem(e.cut.schedule, e.cut.pp, e.microbatches());
   if (!problem.empty()) reasons.push_back(std::move(problem));
 }
 
@@ -89,7 +89,7 @@ std::string fit_text(Experiment const& e, std::int64_t padded) {
 
 void check_seq(Experiment const& e, Reasons& reasons) {
   ModelConfig const& model = e.model;
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   if (model.yolo) {
     if (e.seq != 1)
       reasons.push_back(
@@ -139,22 +139,22 @@ void check_phase(Experiment const& e, Reasons& reasons) {
   if (e.model.position == PositionKind::learned && e.context >= e.model.max_positions)
     reasons.push_back(fmt::format("context: {} given, {} has {} learned positions; legal: 1 to {}", e.context,
                                   e.model.name, e.model.max_positions, e.model.max_positions - 1));
-  if (e.parallel.schedule != ScheduleKind::one_f_one_b && e.parallel.schedule != ScheduleKind::gpipe)
+  if (e.cut.schedule != ScheduleKind::one_f_one_b && e.cut.schedule != ScheduleKind::gpipe)
     reasons.push_back(fmt::format("schedule: {} given, {} has no backward pass; legal: gpipe, 1f1b",
-                                  to_string(e.parallel.schedule), phase));
+                                  to_string(e.cut.schedule), phase));
   if (e.model.takes_images())
     reasons.push_back(fmt::format("phase: {} given, {} generates nothing; legal: train", phase, e.model.name));
-  if (e.parallel.recompute != Recompute::none)
-    reasons.push_back(fmt::format("recompute: {} given, {} has no backward pass; legal: none",
-                                  to_string(e.parallel.recompute), phase));
-  if (e.parallel.zero_stage > 0)
-    reasons.push_back(fmt::format("zero: {} given, {} has no optimizer; legal: 0", e.parallel.zero_stage, phase));
+  if (e.cut.recompute != Recompute::none)
+    reasons.push_back(
+        fmt::format("recompute: {} given, {} has no backward pass; legal: none", to_string(e.cut.recompute), phase));
+  if (e.cut.zero_stage > 0)
+    reasons.push_back(fmt::format("zero: {} given, {} has no optimizer; legal: 0", e.cut.zero_stage, phase));
   if (e.dropout > 0) reasons.push_back(fmt::format("dropout: {} given, {} drops nothing; legal: 0", e.dropout, phase));
   if (e.clip_grad > 0)
     reasons.push_back(fmt::format("clip-grad: {} given, {} has no gradients; legal: 0", e.clip_grad, phase));
-  if (e.phase == PhaseKind::decode && e.parallel.cp > 1)
-    reasons.push_back(fmt::format("cp: {} given, a decoded token is not cut; legal: 1", e.parallel.cp));
-  if (e.phase == PhaseKind::decode && e.parallel.sequence_parallel)
+  if (e.phase == PhaseKind::decode && e.cut.cp > 1)
+    reasons.push_back(fmt::format("cp: {} given, a decoded token is not cut; legal: 1", e.cut.cp));
+  if (e.phase == PhaseKind::decode && e.cut.sequence_parallel)
     reasons.push_back("sequence-parallel: given, a decoded token is not cut; legal: false");
 }
 
@@ -186,15 +186,15 @@ void check_routing(Experiment const& e, Reasons& reasons) {
 void check_fp8(Experiment const& e, Reasons& reasons) {
   if (e.precision != Dtype::fp8 || e.model.yolo) return;
   ModelConfig const& m = e.model;
-  std::int64_t const tokens = e.micro_batch * (e.phase == PhaseKind::decode ? 1 : e.seq / e.parallel.cp);
+  std::int64_t const tokens = e.micro_batch * (e.phase == PhaseKind::decode ? 1 : e.seq / e.cut.cp);
   auto const check = [&](std::string_view what, std::int64_t width) {
     std::string const problem = fp8_problem(tokens, width);
     if (!problem.empty()) reasons.push_back(fmt::format("precision: fp8, {}: {}", what, problem));
   };
   check("hidden", m.hidden);
-  check("query width of a tp rank", m.heads / e.parallel.tp * (m.mla ? m.mla->v_head_dim : m.head_dim));
-  check("ffn of a tp rank", m.ffn_hidden / e.parallel.tp);
-  if (m.moe) check("expert ffn of an etp rank", m.moe->ffn_hidden / e.parallel.etp);
+  check("query width of a tp rank", m.heads / e.cut.tp * (m.mla ? m.mla->v_head_dim : m.head_dim));
+  check("ffn of a tp rank", m.ffn_hidden / e.cut.tp);
+  if (m.moe) check("expert ffn of an etp rank", m.moe->ffn_hidden / e.cut.etp);
 }
 
 }  // namespace
@@ -232,11 +232,11 @@ std::string gpu_only_flag(Experiment const& e) {
 }
 
 std::vector<std::string> illegal_reasons(Experiment const& e) {
-  Reasons reasons = illegal_reasons(e.model, e.parallel);
+  Reasons reasons = illegal_reasons(e.model, e.cut);
   // The rules below divide by the degrees.
   if (!reasons.empty()) return reasons;
-  if (e.ranks != e.parallel.ranks())
-    reasons.push_back(fmt::format("ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.parallel.ranks()));
+  if (e.ranks != e.cut.ranks())
+    reasons.push_back(fmt::format("ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.cut.ranks()));
   check_batch(e, reasons);
   check_size(e, reasons);
   if (reasons.empty()) check_schedule(e, reasons);
@@ -260,13 +260,13 @@ void resolve(Experiment& e) {
   set_images(e);
   fill_seq(e);
   // vpp has no other meaning than this schedule; any choice of the user stays and is checked.
-  if (e.parallel.vpp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b && !e.given.contains("schedule"))
-    e.parallel.schedule = ScheduleKind::interleaved;
-  if (e.global_batch == 0) e.global_batch = e.micro_batch * e.parallel.dp;
+  if (e.cut.vpp > 1 && e.cut.schedule == ScheduleKind::one_f_one_b && !e.given.contains("schedule"))
+    e.cut.schedule = ScheduleKind::interleaved;
+  if (e.global_batch == 0) e.global_batch = e.micro_batch * e.cut.dp;
   if (e.phase == PhaseKind::decode && e.context == 0) e.context = e.seq - 1;
   Reasons early = contradictions(e);
-  if (early.empty()) early = illegal_reasons(e.model, e.parallel);
-  if (e.ranks == 0 && early.empty()) e.ranks = e.parallel.ranks();
+  if (early.empty()) early = illegal_reasons(e.model, e.cut);
+  if (e.ranks == 0 && early.empty()) e.ranks = e.cut.ranks();
   Reasons const reasons = early.empty() ? illegal_reasons(e) : early;
   if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 #include "kernels/core/dtype.hpp"
 
 namespace shardbench {
@@ -25,7 +25,7 @@ std::string_view to_string(RoutingKind routing);
 struct Experiment {
   std::string model_name = "gpt2";  ///< as given: preset or path
   ModelConfig model;                ///< resolved, with `layers` cut when asked
-  ParallelConfig parallel;
+  Cut cut;
   std::int64_t layers = 0;        ///< 0: all of the model's
   std::int64_t seq = 0;           ///< 0: the lesser of 1024 and what the model allows
   std::int64_t image_size = 0;    ///< pixels a side, 0: the model's
@@ -61,7 +61,7 @@ struct Experiment {
   std::uint64_t seed = 1234;
   std::set<std::string, std::less<>> given;  ///< flags that set_field() set: what was asked for, a default's value too
 
-  std::int64_t microbatches() const { return global_batch / (micro_batch * parallel.dp); }
+  std::int64_t microbatches() const { return global_batch / (micro_batch * cut.dp); }
 };
 
 /// Sets one field from text, by the name of its flag without dashes ("tp", "micro-batch", "layers", ...), and notes it
@@ -85,7 +85,7 @@ std::string nearest_name(std::string_view text, std::vector<std::string> const& 
 /// The first flag given, with its value, that only a GPU back end can honour; empty when there is none.
 std::string gpu_only_flag(Experiment const& experiment);
 
-/// Every rule that the experiment breaks: illegal_reasons(model, parallel) and those that need batch, seq, schedule or
+/// Every rule that the experiment breaks: illegal_reasons(model, cut) and those that need batch, seq, schedule or
 /// phase.
 std::vector<std::string> illegal_reasons(Experiment const& experiment);
 

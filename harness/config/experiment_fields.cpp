@@ -92,45 +92,38 @@ void add_cut_fields(std::vector<Field>& t) {
   auto const degree = [&](char const* flag, char const* help, auto access) {
     t.push_back(integer(flag, help, 1, degree_limit, access));
   };
-  degree("dp", "data-parallel degree", SB_FIELD(parallel.dp));
-  degree("tp", "tensor-parallel degree", SB_FIELD(parallel.tp));
-  degree("pp", "pipeline stages", SB_FIELD(parallel.pp));
-  degree("vpp", "model chunks per stage; above 1 means the interleaved schedule", SB_FIELD(parallel.vpp));
-  degree("cp", "context-parallel degree", SB_FIELD(parallel.cp));
+  degree("dp", "data-parallel degree", SB_FIELD(cut.dp));
+  degree("tp", "tensor-parallel degree", SB_FIELD(cut.tp));
+  degree("pp", "pipeline stages", SB_FIELD(cut.pp));
+  degree("vpp", "model chunks per stage; above 1 means the interleaved schedule", SB_FIELD(cut.vpp));
+  degree("cp", "context-parallel degree", SB_FIELD(cut.cp));
   t.push_back(
-      choice("cp-method", "how attention crosses the context cut", all_of<CpMethod>(), SB_FIELD(parallel.cp_method)));
-  degree("ep", "expert-parallel degree", SB_FIELD(parallel.ep));
-  degree("etp", "tensor-parallel degree of the experts", SB_FIELD(parallel.etp));
+      choice("cp-method", "how attention crosses the context cut", all_of<CpMethod>(), SB_FIELD(cut.cp_method)));
+  degree("ep", "expert-parallel degree", SB_FIELD(cut.ep));
+  degree("etp", "tensor-parallel degree of the experts", SB_FIELD(cut.etp));
   t.push_back(integer("zero", "ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 parameters too", 0, 3,
-                      SB_FIELD(parallel.zero_stage)));
+                      SB_FIELD(cut.zero_stage)));
   degree("shard-ranks", "ranks that a ZeRO shard is spread over (HSDP); all of dp when not given",
-         SB_FIELD(parallel.shard_ranks));
+         SB_FIELD(cut.shard_ranks));
   t.push_back(
       choice("zero-keep",
              "what ZeRO leaves whole between microbatches: weights (zero 3), or gradients too (all; zero 2 and 3)",
-             all_of<ZeroKeep>(), SB_FIELD(parallel.zero_keep)));
+             all_of<ZeroKeep>(), SB_FIELD(cut.zero_keep)));
   t.push_back(toggle("sequence-parallel", "cut the activations between tp regions along the sequence",
-                     SB_FIELD(parallel.sequence_parallel)));
-  t.push_back(number("tp-sync-fraction", "share of the channels that tp synchronises", 0, 1,
-                     SB_FIELD(parallel.tp_sync_fraction)));
-  Field overlap{"tp-overlap", "none|chunked", "overlap tp communication with its GEMM", false, {}, {}};
-  overlap.set = [](Experiment& e, std::string_view text) {
-    if (text != "none" && text != "chunked")
-      throw InputError(fmt::format("--tp-overlap: {} is not one of none|chunked", in_quotes(text)));
-    e.parallel.tp_overlap = text;
-  };
-  overlap.get = [](Experiment const& e) { return e.parallel.tp_overlap; };
-  t.push_back(overlap);
+                     SB_FIELD(cut.sequence_parallel)));
+  t.push_back(
+      number("tp-sync-fraction", "share of the channels that tp synchronises", 0, 1, SB_FIELD(cut.tp_sync_fraction)));
+  t.push_back(
+      choice("tp-overlap", "overlap tp communication with its GEMM", all_of<TpOverlap>(), SB_FIELD(cut.tp_overlap)));
   t.push_back(integer("tp-overlap-chunks", "pieces that a chunked GEMM and its collective are cut into", 1, 1024,
-                      SB_FIELD(parallel.tp_overlap_chunks)));
-  t.push_back(choice("schedule", "pipeline schedule", all_of<ScheduleKind>(), SB_FIELD(parallel.schedule)));
+                      SB_FIELD(cut.tp_overlap_chunks)));
+  t.push_back(choice("schedule", "pipeline schedule", all_of<ScheduleKind>(), SB_FIELD(cut.schedule)));
   t.push_back(choice("recompute", "activations computed again in the backward pass", all_of<Recompute>(),
-                     SB_FIELD(parallel.recompute)));
+                     SB_FIELD(cut.recompute)));
   t.push_back(integer("recompute-layers",
                       "layers of each model chunk (a stage has vpp of them) that recompute; all when not given", 1,
-                      degree_limit, SB_FIELD(parallel.recompute_layers)));
-  t.push_back(
-      path("strategy", "path of a strategy YAML", "weight placements of your own", SB_FIELD(parallel.strategy)));
+                      degree_limit, SB_FIELD(cut.recompute_layers)));
+  t.push_back(path("strategy", "path of a strategy YAML", "weight placements of your own", SB_FIELD(cut.strategy)));
 }
 
 /// One of the given words, or "auto".

@@ -13,7 +13,7 @@ using Lines = std::vector<std::string>;
 
 /// Ranks that hold copies of a weight: what ZeRO and gradient buckets work on. Experts have copies of their own.
 bool has_copies(Experiment const& e) {
-  ParallelConfig const& c = e.parallel;
+  Cut const& c = e.cut;
   return c.dp * c.cp > 1 || (e.model.moe && c.tp > c.etp * c.ep);
 }
 
@@ -24,10 +24,10 @@ struct Knob {
   bool (*works)(Experiment const& e);
 };
 
-bool has_tp(Experiment const& e) { return e.parallel.tp > 1; }
-bool has_cp(Experiment const& e) { return e.parallel.cp > 1; }
-bool has_pp(Experiment const& e) { return e.parallel.pp > 1; }
-bool has_peers(Experiment const& e) { return e.parallel.ranks() > 1; }
+bool has_tp(Experiment const& e) { return e.cut.tp > 1; }
+bool has_cp(Experiment const& e) { return e.cut.cp > 1; }
+bool has_pp(Experiment const& e) { return e.cut.pp > 1; }
+bool has_peers(Experiment const& e) { return e.cut.ranks() > 1; }
 
 constexpr std::array knobs{
     Knob{"zero", "0", "dp 1", "dp or cp >= 2", has_copies},
@@ -81,9 +81,8 @@ std::vector<std::string> warnings(Experiment const& e) {
   }
   if (e.given.contains("schedule") && e.phase != PhaseKind::train && has_pp(e))
     lines.push_back(fmt::format("schedule: {} has no effect in {}, which has no backward pass",
-                                to_string(e.parallel.schedule), to_string(e.phase)));
-  if (ParallelConfig const& c = e.parallel;
-      c.zero_stage > 0 && c.shard_ranks == 1 && c.cp == 1 && c.dp > 1 && !e.model.moe)
+                                to_string(e.cut.schedule), to_string(e.phase)));
+  if (Cut const& c = e.cut; c.zero_stage > 0 && c.shard_ranks == 1 && c.cp == 1 && c.dp > 1 && !e.model.moe)
     lines.push_back(fmt::format("zero: {} has no effect over shard-ranks 1, where each rank holds all", c.zero_stage));
   return lines;
 }
@@ -95,15 +94,14 @@ std::vector<std::string> contradictions(Experiment const& e) {
       lines.push_back(fmt::format("{}: {} given with {}; legal with {}", flag, field_text(e, flag), off, legal));
   };
   detail("mtp-weight", e.mtp > 0, "mtp 0, which has no such loss", "mtp 1 and more");
-  detail("tp-overlap-chunks", e.parallel.tp_overlap == "chunked", "tp-overlap none", "tp-overlap chunked");
+  detail("tp-overlap-chunks", e.cut.tp_overlap == TpOverlap::chunked, "tp-overlap none", "tp-overlap chunked");
   bool const trains = e.phase == PhaseKind::train;
   std::string const phase = fmt::format("phase {}, which has no gradients", to_string(e.phase));
   detail("bucket-mb", trains, phase, "phase train");
   detail("gradient-dtype", trains || e.gradient_dtype == Dtype::f32, phase, "phase train");
-  if (e.given.contains("schedule") && e.parallel.schedule == ScheduleKind::one_f_one_b && e.parallel.vpp > 1)
-    lines.push_back(
-        fmt::format("schedule: 1f1b given with vpp {}, whose chunks take turns; legal: vpp 1, or schedule interleaved",
-                    e.parallel.vpp));
+  if (e.given.contains("schedule") && e.cut.schedule == ScheduleKind::one_f_one_b && e.cut.vpp > 1)
+    lines.push_back(fmt::format(
+        "schedule: 1f1b given with vpp {}, whose chunks take turns; legal: vpp 1, or schedule interleaved", e.cut.vpp));
   return lines;
 }
 

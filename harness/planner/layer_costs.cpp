@@ -45,13 +45,13 @@ Experiment probe_experiment(PlanRequest const& request, LayerKey const& k, std::
   Experiment e = request.base;
   keep_layers(e.model, layers, experts);
   e.scope = scope;
-  ParallelConfig& p = e.parallel;
+  Cut& p = e.cut;
   p = {};
   p.tp = k.tp, p.cp = k.cp, p.etp = experts ? k.etp : 1, p.ep = experts ? k.ep : 1;
   std::int64_t const inner = p.tp * p.cp, expert_ranks = p.etp * p.ep;
   p.dp = expert_ranks > inner ? (expert_ranks + inner - 1) / inner : 1;
   p.sequence_parallel = k.sequence_parallel, p.recompute = k.recompute;
-  p.tp_overlap = k.tp_overlap ? "chunked" : "none";
+  p.tp_overlap = k.tp_overlap ? TpOverlap::chunked : TpOverlap::none;
   e.micro_batch = k.micro_batch;
   e.global_batch = k.micro_batch * p.dp;
   e.layers = 0, e.ranks = p.ranks();

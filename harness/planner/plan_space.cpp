@@ -142,26 +142,25 @@ template <typename With>
 bool with_axis(PlanAxes& a, std::string_view name, With&& with) {
   auto const degree = [&](std::string_view axis, std::vector<std::int32_t>& values, auto member) {
     if (axis != name) return false;
-    with(values, [member](Experiment const& e) { return static_cast<std::int32_t>(e.parallel.*member); });
+    with(values, [member](Experiment const& e) { return static_cast<std::int32_t>(e.cut.*member); });
     return true;
   };
-  if (degree("tp", a.tp, &ParallelConfig::tp) || degree("cp", a.cp, &ParallelConfig::cp) ||
-      degree("ep", a.ep, &ParallelConfig::ep) || degree("etp", a.etp, &ParallelConfig::etp) ||
-      degree("pp", a.pp, &ParallelConfig::pp) || degree("vpp", a.vpp, &ParallelConfig::vpp) ||
-      degree("dp", a.dp, &ParallelConfig::dp))
+  if (degree("tp", a.tp, &Cut::tp) || degree("cp", a.cp, &Cut::cp) || degree("ep", a.ep, &Cut::ep) ||
+      degree("etp", a.etp, &Cut::etp) || degree("pp", a.pp, &Cut::pp) || degree("vpp", a.vpp, &Cut::vpp) ||
+      degree("dp", a.dp, &Cut::dp))
     return true;
   if (name == "micro-batch")
     with(a.micro_batch, [](Experiment const& e) { return static_cast<std::int32_t>(e.micro_batch); });
   else if (name == "zero")
-    with(a.zero_stage, [](Experiment const& e) { return static_cast<std::int8_t>(e.parallel.zero_stage); });
+    with(a.zero_stage, [](Experiment const& e) { return static_cast<std::int8_t>(e.cut.zero_stage); });
   else if (name == "sequence-parallel")
-    with(a.sequence_parallel, [](Experiment const& e) { return e.parallel.sequence_parallel; });
+    with(a.sequence_parallel, [](Experiment const& e) { return e.cut.sequence_parallel; });
   else if (name == "tp-overlap")
-    with(a.tp_overlap, [](Experiment const& e) { return e.parallel.tp_overlap == "chunked"; });
+    with(a.tp_overlap, [](Experiment const& e) { return e.cut.tp_overlap == TpOverlap::chunked; });
   else if (name == "recompute")
-    with(a.recompute, [](Experiment const& e) { return e.parallel.recompute; });
+    with(a.recompute, [](Experiment const& e) { return e.cut.recompute; });
   else if (name == "schedule")
-    with(a.schedule, [](Experiment const& e) { return e.parallel.schedule; });
+    with(a.schedule, [](Experiment const& e) { return e.cut.schedule; });
   else
     return false;
   return true;
@@ -291,10 +290,10 @@ std::string axes_text(PlanAxes const& axes) {
 
 Experiment experiment_of(PlanRequest const& request, Candidate const& c) {
   Experiment e = request.base;
-  ParallelConfig& p = e.parallel;
+  Cut& p = e.cut;
   p.tp = c.tp, p.cp = c.cp, p.ep = c.ep, p.etp = c.etp, p.pp = c.pp, p.dp = c.dp, p.vpp = c.vpp;
   p.zero_stage = c.zero_stage, p.sequence_parallel = c.sequence_parallel, p.recompute = c.recompute;
-  p.tp_overlap = c.tp_overlap ? "chunked" : "none";
+  p.tp_overlap = c.tp_overlap ? TpOverlap::chunked : TpOverlap::none;
   p.schedule = c.schedule;
   e.micro_batch = c.micro_batch;
   e.ranks = request.devices;

@@ -49,10 +49,10 @@ enum class Kept : std::uint8_t { all, repeated, dense };
 Experiment cut_experiment(ServeRequest const& r, ServeCut const& c, PhaseKind phase, std::int64_t layers, Kept kept) {
   Experiment e = r.base;
   e.model.layers = layers, e.layers = 0;
-  e.parallel = {};
-  e.parallel.tp = c.tp, e.parallel.pp = c.pp, e.parallel.ep = c.ep, e.parallel.dp = c.replicas;
+  e.cut = {};
+  e.cut.tp = c.tp, e.cut.pp = c.pp, e.cut.ep = c.ep, e.cut.dp = c.replicas;
   if (e.model.moe && kept == Kept::repeated) e.model.moe->first_dense_layers = 0;
-  if (kept == Kept::dense) e.model.moe.reset(), e.parallel.ep = 1;
+  if (kept == Kept::dense) e.model.moe.reset(), e.cut.ep = 1;
   e.phase = phase;
   bool const decode = phase == PhaseKind::decode;
   e.context = decode ? r.base.context : 0;

@@ -11,13 +11,21 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/conv/conv.hpp"
 #include "kernels/core/dtype.hpp"
+#include "kernels/core/index.hpp"
 #include "kernels/rope/rope.hpp"
 #include "kernels/router/router.hpp"
 
 namespace shardbench {
 
-using TensorId = std::int32_t;
-inline constexpr TensorId no_tensor = -1;
+struct Tensor;
+struct Parameter;
+struct Bucket;
+struct OpLabel;
+using TensorId = Id<Tensor>;
+using ParameterId = Id<Parameter>;
+using BucketId = Id<Bucket>;
+using LabelId = Id<OpLabel>;
+inline constexpr TensorId no_tensor;
 
 /// What a tensor is for, and so how long it lives: roles up to `buffer` last for the whole run.
 enum class TensorRole : std::uint8_t { parameter, gradient, optimizer, buffer, kv_cache, activation, temporary, size_ };
@@ -31,7 +39,7 @@ struct Tensor {
   std::int64_t rows = 0, cols = 0;  ///< local; a bound where rows are routed
   double expected_rows = 0;         ///< what counts use: `rows`, or the mean load where rows are routed
   std::int64_t global_rows = 0, global_cols = 0;
-  std::array<Placement, axis_count> placement{};
+  EnumArray<Axis, Placement> placement{};
   std::int32_t chunk = -1;          ///< the chunk whose segments touch it, -1 for all
   TensorId storage = no_tensor;     ///< the tensor whose bytes it shares; itself when it owns them
   std::int64_t storage_offset = 0;  ///< elements into `storage`
@@ -248,13 +256,13 @@ struct Op {
   When when = When::every;
   bool accumulate = false;          ///< adds to its (gradient) output, except in the chunk's first microbatch
   bool always_accumulate = false;   ///< adds in every microbatch
-  std::int32_t group = -1;          ///< index into StepProgram::groups for communication
+  GroupId group;                    ///< of communication
   std::int32_t peer = -1, tag = 0;  ///< send, receive: position in the group, and what kind of message
   FlopClass flop_class = FlopClass::model;
   BackwardPart part = BackwardPart::input;
   bool attention_core = false;  ///< what selective recomputation repeats
   std::int32_t layer = -1;      ///< model layer, -1 outside the blocks
-  std::int32_t label = 0;       ///< index into StepProgram::labels
+  LabelId label = 0;
   /// Its extent is a value on the host: the rows of routing, which fetch_counts read from the op's last input. No CUDA
   /// graph.
   bool host_dependent = false;
@@ -287,7 +295,7 @@ struct Parameter {
   InitKind init = InitKind::normal;
   float init_scale = 0.02f;
   TensorId weight = no_tensor, gradient = no_tensor;
-  std::int32_t bucket = -1;
+  BucketId bucket;
   std::int32_t chunk = 0;
   bool expert = false;  ///< replicated over the expert data-parallel group, not over dp
   bool tied = false;    ///< the word embedding that the head shares; its copies' gradients are summed
@@ -297,9 +305,9 @@ struct Parameter {
 
 /// Parameters of a chunk whose gradients are reduced and whose states are updated together, contiguous in memory.
 struct Bucket {
-  std::vector<std::int32_t> parameters;
-  std::vector<std::int32_t> reduce_groups;  ///< groups summed over, in order
-  std::int32_t shard_group = -1;            ///< the one of them that shards are spread over; later ones sum shards
+  std::vector<ParameterId> parameters;
+  std::vector<GroupId> reduce_groups;  ///< groups summed over, in order
+  GroupId shard_group;                 ///< the one of them that shards are spread over; later ones sum shards
   TensorId weights = no_tensor, gradients = no_tensor, master = no_tensor, exp_avg = no_tensor, exp_avg_sq = no_tensor;
   TensorId weight_shard = no_tensor;                         ///< ZeRO-3 only
   TensorId gradient_shard = no_tensor, reduced = no_tensor;  ///< where whole gradients do not outlive a microbatch
@@ -346,12 +354,12 @@ struct DrawnBuffer {
 /// What one rank does in one step. Pure data: counted, simulated and executed from here.
 struct StepProgram {
   std::int64_t rank = 0, stage = 0;
-  std::array<std::int64_t, axis_count> coordinate{}, degree{};
-  std::vector<Tensor> tensors;
-  std::vector<Parameter> parameters;
-  std::vector<Bucket> buckets;
-  std::vector<Group> groups;
-  std::vector<OpLabel> labels;
+  EnumArray<Axis, std::int64_t> coordinate{}, degree{};
+  IdVector<Tensor> tensors;
+  IdVector<Parameter> parameters;
+  IdVector<Bucket> buckets;
+  IdVector<Group> groups;
+  IdVector<OpLabel> labels;
   std::vector<Chunk> chunks;
   std::vector<Segment> segments;
   std::vector<Action> actions;  ///< this stage's order, transfers, reductions and the optimizer included
@@ -384,10 +392,7 @@ struct StepProgram {
   /// The segment that an action replays; nullptr for transfers.
   Segment const* segment_of(ActionKind kind, std::int32_t chunk) const;
   /// The root of a tensor's storage.
-  TensorId storage_of(TensorId id) const {
-    return tensors[static_cast<std::size_t>(id)].storage == no_tensor ? id
-                                                                      : tensors[static_cast<std::size_t>(id)].storage;
-  }
+  TensorId storage_of(TensorId id) const { return tensors[id].storage == no_tensor ? id : tensors[id].storage; }
 };
 
 }  // namespace shardbench

@@ -10,16 +10,14 @@ using cell_text::known;
 using cell_text::text;
 constexpr CellKind word = CellKind::text, number = CellKind::number, flag = CellKind::flag;
 
-std::int64_t microbatches_of(Experiment const& e) {
-  return e.micro_batch > 0 && e.parallel.dp > 0 ? e.microbatches() : 0;
-}
+std::int64_t microbatches_of(Experiment const& e) { return e.micro_batch > 0 && e.cut.dp > 0 ? e.microbatches() : 0; }
 
 std::string padded_vocab_of(Experiment const& e) {
-  bool const readable = e.model.vocab > 0 && e.parallel.tp > 0;
-  return readable ? text(padded_vocab(e.model.vocab, e.parallel.tp)) : std::string();
+  bool const readable = e.model.vocab > 0 && e.cut.tp > 0;
+  return readable ? text(padded_vocab(e.model.vocab, e.cut.tp)) : std::string();
 }
 
-std::int64_t shard_ranks_of(ParallelConfig const& cut) {
+std::int64_t shard_ranks_of(Cut const& cut) {
   if (cut.zero_stage == 0) return 0;
   return cut.shard_ranks != 0 ? cut.shard_ranks : cut.dp;
 }
@@ -64,39 +62,39 @@ constexpr Column<Row> columns[] = {
      [](Row const& r) { return text(to_string(r.experiment.precision)); }},
 
     {"cut", "ranks", "", number, "Processes: dp * tp * pp * cp.",
-     [](Row const& r) { return text(r.experiment.ranks ? r.experiment.ranks : r.experiment.parallel.ranks()); }},
-    {"cut", "dp", "", number, "Data-parallel degree.", [](Row const& r) { return text(r.experiment.parallel.dp); }},
-    {"cut", "tp", "", number, "Tensor-parallel degree.", [](Row const& r) { return text(r.experiment.parallel.tp); }},
-    {"cut", "pp", "", number, "Pipeline stages.", [](Row const& r) { return text(r.experiment.parallel.pp); }},
-    {"cut", "vpp", "", number, "Model chunks per stage.", [](Row const& r) { return text(r.experiment.parallel.vpp); }},
-    {"cut", "cp", "", number, "Context-parallel degree.", [](Row const& r) { return text(r.experiment.parallel.cp); }},
+     [](Row const& r) { return text(r.experiment.ranks ? r.experiment.ranks : r.experiment.cut.ranks()); }},
+    {"cut", "dp", "", number, "Data-parallel degree.", [](Row const& r) { return text(r.experiment.cut.dp); }},
+    {"cut", "tp", "", number, "Tensor-parallel degree.", [](Row const& r) { return text(r.experiment.cut.tp); }},
+    {"cut", "pp", "", number, "Pipeline stages.", [](Row const& r) { return text(r.experiment.cut.pp); }},
+    {"cut", "vpp", "", number, "Model chunks per stage.", [](Row const& r) { return text(r.experiment.cut.vpp); }},
+    {"cut", "cp", "", number, "Context-parallel degree.", [](Row const& r) { return text(r.experiment.cut.cp); }},
     {"cut", "cp_method", "", word, "ring, all_gather or ulysses; empty when cp is 1.",
      [](Row const& r) {
-       ParallelConfig const& cut = r.experiment.parallel;
+       Cut const& cut = r.experiment.cut;
        return cut.cp > 1 ? text(to_string(cut.cp_method)) : std::string();
      }},
-    {"cut", "ep", "", number, "Expert-parallel degree.", [](Row const& r) { return text(r.experiment.parallel.ep); }},
+    {"cut", "ep", "", number, "Expert-parallel degree.", [](Row const& r) { return text(r.experiment.cut.ep); }},
     {"cut", "etp", "", number, "Tensor-parallel degree of the experts.",
-     [](Row const& r) { return text(r.experiment.parallel.etp); }},
+     [](Row const& r) { return text(r.experiment.cut.etp); }},
     {"cut", "zero_stage", "", number,
      "What data-parallel ranks shard: 0 nothing, 1 optimizer, 2 gradients too, 3 weights too.",
-     [](Row const& r) { return text(r.experiment.parallel.zero_stage); }},
+     [](Row const& r) { return text(r.experiment.cut.zero_stage); }},
     {"cut", "shard_ranks", "", number,
      "Ranks that a ZeRO shard is spread over (fewer than dp: hybrid sharding); empty for ZeRO 0.",
-     [](Row const& r) { return known(shard_ranks_of(r.experiment.parallel)); }},
+     [](Row const& r) { return known(shard_ranks_of(r.experiment.cut)); }},
     {"cut", "sequence_parallel", "", flag, "Norm regions are cut along the sequence over tp.",
-     [](Row const& r) { return text(r.experiment.parallel.sequence_parallel); }},
+     [](Row const& r) { return text(r.experiment.cut.sequence_parallel); }},
     {"cut", "tp_sync_fraction", "", number,
      "Share of the channels that tensor parallelism synchronises; below 1 the model differs.",
-     [](Row const& r) { return text(r.experiment.parallel.tp_sync_fraction); }},
+     [](Row const& r) { return text(r.experiment.cut.tp_sync_fraction); }},
     {"cut", "tp_overlap", "", word, "none, or chunked: GEMM and collective in pieces, pipelined.",
-     [](Row const& r) { return r.experiment.parallel.tp_overlap; }},
+     [](Row const& r) { return text(to_string(r.experiment.cut.tp_overlap)); }},
     {"cut", "schedule", "", word, "Pipeline schedule.",
-     [](Row const& r) { return text(to_string(r.experiment.parallel.schedule)); }},
+     [](Row const& r) { return text(to_string(r.experiment.cut.schedule)); }},
     {"cut", "recompute", "", word, "Activations computed again in backward: none, selective or full.",
-     [](Row const& r) { return text(to_string(r.experiment.parallel.recompute)); }},
+     [](Row const& r) { return text(to_string(r.experiment.cut.recompute)); }},
     {"cut", "strategy", "", word, "Path of the strategy file; empty for the built-in cut.",
-     [](Row const& r) { return r.experiment.parallel.strategy; }},
+     [](Row const& r) { return r.experiment.cut.strategy; }},
     {"cut", "rank_order", "", word, "Mesh axes, fastest-varying rank first.",
      [](Row const& r) { return r.rank_order; }},
     {"cut", "scope", "", word, "layer: blocks only; model: embeddings, head and loss too.",

@@ -32,7 +32,7 @@ constexpr Column<Row> columns[] = {
     {"cut", "zero_keep", "", CellKind::text,
      "What ZeRO leaves whole between microbatches: none, weights, or all (gradients too); empty below ZeRO 2.",
      [](Row const& r) {
-       ParallelConfig const& cut = r.experiment.parallel;
+       Cut const& cut = r.experiment.cut;
        return cut.zero_stage >= 2 ? text(to_string(cut.zero_keep)) : std::string();
      }},
     {"cut", "dropout", "", CellKind::number, "Share of the embedding's and the branches' outputs that is dropped.",
@@ -81,12 +81,12 @@ constexpr Column<Row> columns[] = {
      [](Row const& r) { return fmt::format("{}", r.experiment.seed); }},
     {"cut", "recompute_layers", "", CellKind::number,
      "Layers of a stage that recompute; empty: all of them (recompute says what, or none).",
-     [](Row const& r) { return known(r.experiment.parallel.recompute_layers); }},
+     [](Row const& r) { return known(r.experiment.cut.recompute_layers); }},
     {"cut", "tp_overlap_chunks", "", CellKind::number,
      "Pieces of a GEMM and its collective; empty unless tp_overlap is chunked.",
      [](Row const& r) {
-       ParallelConfig const& cut = r.experiment.parallel;
-       return cut.tp_overlap == "chunked" ? text(cut.tp_overlap_chunks) : std::string();
+       Cut const& cut = r.experiment.cut;
+       return cut.tp_overlap == TpOverlap::chunked ? text(cut.tp_overlap_chunks) : std::string();
      }},
     {"cut", "bucket_mb", "MB", CellKind::number, "Gradient bucket of data parallelism.",
      [](Row const& r) { return text(r.experiment.bucket_mb); }},

@@ -65,7 +65,7 @@ void set_breakdown(ReportRow& row, Breakdown const& breakdown) {
   row.idle_ms = breakdown.idle_ms;
   row.bubble_ms = breakdown.bubble_ms;
   row.comm_ms = breakdown.comm_ms;
-  ParallelConfig const& cut = row.experiment.parallel;
+  Cut const& cut = row.experiment.cut;
   struct Axis {
     Lane lane;
     std::int64_t ranks;

@@ -8,11 +8,9 @@ namespace shardbench {
 
 namespace {
 
-DeviceMesh dense_mesh(ParallelConfig const& c) {
-  return DeviceMesh({{"tp", c.tp}, {"cp", c.cp}, {"dp", c.dp}, {"pp", c.pp}});
-}
+DeviceMesh dense_mesh(Cut const& c) { return DeviceMesh({{"tp", c.tp}, {"cp", c.cp}, {"dp", c.dp}, {"pp", c.pp}}); }
 
-DeviceMesh expert_mesh(ParallelConfig const& c) {
+DeviceMesh expert_mesh(Cut const& c) {
   return DeviceMesh({{"etp", c.etp}, {"ep", c.ep}, {"edp", c.tp * c.cp * c.dp / (c.etp * c.ep)}, {"pp", c.pp}});
 }
 
@@ -40,8 +38,8 @@ std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int
 
 }  // namespace
 
-std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
-  ParallelConfig const& c = e.parallel;
+IdVector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
+  Cut const& c = e.cut;
   DeviceMesh const dense = dense_mesh(c), experts = expert_mesh(c);
   auto const at = dense.coordinate_of(rank);
   auto const tp = dense.group_of(rank, {"tp"});
@@ -50,7 +48,7 @@ std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) 
   auto const data = dense.group_of(rank, {"cp", "dp"});
   // Context ranks share a shard set with their data rank, as dp and cp are one group for gradients.
   std::int64_t const parts = (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp;
-  std::vector<Group> groups{
+  IdVector<Group> groups{
       {"tp", Axis::tp, tp},
       {"cp", Axis::cp, dense.group_of(rank, {"cp"})},
       {"dp", Axis::dp, dense.group_of(rank, {"dp"})},
@@ -83,9 +81,9 @@ std::vector<Group> communication_groups(Experiment const& e, std::int64_t rank) 
 }
 
 std::vector<std::int64_t> representative_ranks(Experiment const& e) {
-  DeviceMesh const mesh = dense_mesh(e.parallel);
+  DeviceMesh const mesh = dense_mesh(e.cut);
   std::vector<std::int64_t> ranks;
-  for (std::int64_t stage = 0; stage < e.parallel.pp; ++stage) ranks.push_back(mesh.rank_at({0, 0, 0, stage}));
+  for (std::int64_t stage = 0; stage < e.cut.pp; ++stage) ranks.push_back(mesh.rank_at({0, 0, 0, stage}));
   return ranks;
 }
 

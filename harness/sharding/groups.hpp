@@ -5,6 +5,7 @@
 
 #include "harness/config/experiment.hpp"
 #include "harness/sharding/axis.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 
@@ -16,8 +17,10 @@ struct Group {
   std::vector<std::int64_t> members;  ///< global ranks in group order; empty when this rank takes no part
 };
 
+using GroupId = Id<Group>;
+
 /// The communication groups of `rank`, in the order every rank of the job agrees on.
-std::vector<Group> communication_groups(Experiment const& experiment, std::int64_t rank);
+IdVector<Group> communication_groups(Experiment const& experiment, std::int64_t rank);
 
 /// One rank for each pipeline stage (tensor, context and data coordinates 0): the ranks of a stage do the same work.
 std::vector<std::int64_t> representative_ranks(Experiment const& experiment);

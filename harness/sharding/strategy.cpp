@@ -41,10 +41,10 @@ std::vector<WeightRole> const& weight_roles() {
   return roles;
 }
 
-Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& parallel) {
+Strategy megatron_strategy(ModelConfig const& model, Cut const& cut) {
   Strategy s;
   s.name = "megatron";
-  std::int64_t const tp = std::max(parallel.tp, parallel.streams);
+  std::int64_t const tp = std::max(cut.tp, cut.streams);
   if (tp == 1) return s;
   std::int64_t const replicas = std::max<std::int64_t>(1, tp / std::max<std::int64_t>(1, model.kv_heads));
   s.weights = {{"embedding.word", Shard{0}}, {"attention.qkv", Shard{0, ShardLayout::contiguous, replicas}},
@@ -52,9 +52,9 @@ Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& paral
                {"attention.out", Shard{1}},  {"mlp.up", Shard{0}},
                {"mlp.down", Shard{1}},       {"head", Shard{0}},
                {"mtp.projection", Shard{0}}};
-  if (parallel.sequence_parallel) s.block = Shard{0};
-  if (parallel.tp_sync_fraction < 1 || parallel.streams > 1)
-    s.block = Private{static_cast<std::int64_t>(parallel.tp_sync_fraction * static_cast<double>(model.hidden))};
+  if (cut.sequence_parallel) s.block = Shard{0};
+  if (cut.tp_sync_fraction < 1 || cut.streams > 1)
+    s.block = Private{static_cast<std::int64_t>(cut.tp_sync_fraction * static_cast<double>(model.hidden))};
   return s;
 }
 
@@ -133,8 +133,8 @@ Strategy parse_strategy(std::string_view yaml, std::string_view name) {
   return s;
 }
 
-Strategy strategy_of(ModelConfig const& model, ParallelConfig const& parallel) {
-  return parallel.strategy.empty() ? megatron_strategy(model, parallel) : read_strategy(parallel.strategy);
+Strategy strategy_of(ModelConfig const& model, Cut const& cut) {
+  return cut.strategy.empty() ? megatron_strategy(model, cut) : read_strategy(cut.strategy);
 }
 
 Strategy read_strategy(std::string const& path) {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 #include "harness/sharding/axis.hpp"
 #include "harness/sharding/placement.hpp"
 
@@ -21,10 +21,10 @@ struct Strategy {
 
 /// Megatron-LM's cut: columns then rows, vocabulary cut, sequence parallelism and partial synchronisation as
 /// configured.
-Strategy megatron_strategy(ModelConfig const& model, ParallelConfig const& parallel);
+Strategy megatron_strategy(ModelConfig const& model, Cut const& cut);
 
 /// The strategy that a configuration asks for: its file, or Megatron's cut.
-Strategy strategy_of(ModelConfig const& model, ParallelConfig const& parallel);
+Strategy strategy_of(ModelConfig const& model, Cut const& cut);
 
 /// Reads a strategy file. Throws InputError naming file, key and what is allowed.
 Strategy read_strategy(std::string const& path);

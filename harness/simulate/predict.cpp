@@ -100,23 +100,23 @@ std::vector<Change> changes_of(Experiment const& e) {
     changes.push_back({std::move(text), e});
     edit(changes.back().changed);
   };
-  ParallelConfig const& c = e.parallel;
+  Cut const& c = e.cut;
   if (c.tp > 1 && !c.sequence_parallel)
-    change("--sequence-parallel", [](Experiment& x) { x.parallel.sequence_parallel = true; });
+    change("--sequence-parallel", [](Experiment& x) { x.cut.sequence_parallel = true; });
   if (c.dp > 1)
     for (int stage = c.zero_stage + 1; stage <= 3; ++stage)
-      change(fmt::format("--zero {}", stage), [&](Experiment& x) { x.parallel.zero_stage = stage; });
+      change(fmt::format("--zero {}", stage), [&](Experiment& x) { x.cut.zero_stage = stage; });
   if (c.recompute == Recompute::none)
-    change("--recompute selective", [](Experiment& x) { x.parallel.recompute = Recompute::selective; });
+    change("--recompute selective", [](Experiment& x) { x.cut.recompute = Recompute::selective; });
   if (e.micro_batch % 2 == 0)
     change(fmt::format("--micro-batch {}", e.micro_batch / 2), [](Experiment& x) { x.micro_batch /= 2; });
   if (c.recompute != Recompute::full)
-    change("--recompute full", [](Experiment& x) { x.parallel.recompute = Recompute::full; });
+    change("--recompute full", [](Experiment& x) { x.cut.recompute = Recompute::full; });
   for (std::int64_t factor = 2; factor <= c.dp && c.dp % factor == 0; factor *= 2) {
     change(fmt::format("--tp {} --dp {}", c.tp * factor, c.dp / factor),
-           [&](Experiment& x) { x.parallel.tp *= factor, x.parallel.dp /= factor; });
+           [&](Experiment& x) { x.cut.tp *= factor, x.cut.dp /= factor; });
     change(fmt::format("--pp {} --dp {}", c.pp * factor, c.dp / factor),
-           [&](Experiment& x) { x.parallel.pp *= factor, x.parallel.dp /= factor; });
+           [&](Experiment& x) { x.cut.pp *= factor, x.cut.dp /= factor; });
   }
   return changes;
 }

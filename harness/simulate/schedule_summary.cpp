@@ -44,7 +44,7 @@ class CostsByAction final : public DurationModel {
  public:
   explicit CostsByAction(ChunkCosts const& costs) : costs_(costs) {}
   double compute_ms(StepProgram const&, Op const& op, bool) const final {
-    switch (static_cast<ActionKind>(op.label)) {
+    switch (static_cast<ActionKind>(std::int32_t{op.label})) {
       case ActionKind::forward:
         return costs_.forward;
       case ActionKind::backward:

@@ -1,5 +1,5 @@
+#include "harness/config/cut.hpp"
 #include "harness/config/model_config.hpp"
-#include "harness/config/parallel_config.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace shardbench;
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     ParameterCount const count = count_parameters(model);
     fuzz::require(count.active > 0 && count.active <= count.total, "a token meets some and at most all parameters");
     fuzz::require(count.total == count.embedding + count.head + count.blocks + count.norms, "the parts make the total");
-    ParallelConfig parallel;
+    Cut parallel;
     for (std::int64_t const tp : legal_tp(model, 16)) {
       parallel.tp = tp;
       fuzz::require(illegal_reasons(model, parallel).empty(), "a legal tp is legal");

@@ -14,7 +14,7 @@ Experiment resolved_experiment(Arguments const& arguments) {
   for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
   resolve(e);
   // Here, where one process speaks: the ranks of a job would each refuse it in their own words.
-  if (!e.parallel.strategy.empty()) static_cast<void>(read_strategy(e.parallel.strategy));
+  if (!e.cut.strategy.empty()) static_cast<void>(read_strategy(e.cut.strategy));
   return e;
 }
 

@@ -43,9 +43,9 @@ void print_model(Description const& d) {
   fmt::print(
       "cut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {}, global "
       "batch {}, {}\n",
-      e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp, e.parallel.ep, e.parallel.zero_stage,
-      to_string(e.parallel.schedule), e.microbatches(), e.micro_batch,
-      m.yolo ? "1 image" : fmt::format("{} tokens", e.seq), e.global_batch, to_string(e.precision));
+      e.ranks, e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp, e.cut.ep, e.cut.zero_stage, to_string(e.cut.schedule),
+      e.microbatches(), e.micro_batch, m.yolo ? "1 image" : fmt::format("{} tokens", e.seq), e.global_batch,
+      to_string(e.precision));
 }
 
 void print_parameters(Description const& d) {

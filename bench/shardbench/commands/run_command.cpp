@@ -46,8 +46,8 @@ void print_axes(ReportRow row) {
 void print_result(ReportRow const& r) {
   Experiment const& e = r.experiment;
   fmt::print("{}: {} layers, seq {}, {} rank{} = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
-             e.model.layers, e.seq, e.ranks, e.ranks == 1 ? "" : "s", e.parallel.dp, e.parallel.tp, e.parallel.pp,
-             e.parallel.cp, e.microbatches(), to_string(e.precision));
+             e.model.layers, e.seq, e.ranks, e.ranks == 1 ? "" : "s", e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp,
+             e.microbatches(), to_string(e.precision));
   fmt::print("on        {}{}, {}\n", r.device,
              r.ranks_per_core ? fmt::format(" ({:g} ranks a core)", *r.ranks_per_core) : "", r.versions);
   print_times(r);
@@ -65,8 +65,8 @@ void print_result(ReportRow const& r) {
 void print_replay(ReportRow const& r) {
   Experiment const& e = r.experiment;
   fmt::print("{}: {} layers, seq {}, {} ranks = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
-             e.model.layers, e.seq, e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp,
-             e.microbatches(), to_string(e.precision));
+             e.model.layers, e.seq, e.ranks, e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp, e.microbatches(),
+             to_string(e.precision));
   fmt::print("replayed  compute of one rank a stage measured on {}, communication of {} told\n", r.device, r.system);
   fmt::print("step      {:.3f} ms: compute {:.3f} + exposed communication {:.3f} + idle {:.3f} (bubble {:.3f})\n",
              *r.step_ms_p50, *r.compute_ms, *r.exposed_comm_ms, *r.idle_ms, *r.bubble_ms);

@@ -26,7 +26,7 @@ class SlotDurations final : public DurationModel {
  public:
   explicit SlotDurations(double unit) : unit_(unit) {}
   double compute_ms(StepProgram const&, Op const& op, bool) const final {
-    auto const kind = static_cast<ActionKind>(op.label);
+    auto const kind = static_cast<ActionKind>(std::int32_t{op.label});
     return unit_ * (kind == ActionKind::backward ? backward_slots : forward_slots);
   }
   double collective_ms(StepProgram const&, Op const&) const final { return 0; }
@@ -133,34 +133,33 @@ void print_summary(PipelineSchedule const& schedule) {
 
 /// The schedule that is drawn; what it cannot be drawn with is refused by the rules of a cut, for layers enough.
 ScheduleKind played(Experiment& e, std::int64_t microbatches) {
-  if (e.parallel.vpp > 1 && !e.given.contains("schedule")) e.parallel.schedule = ScheduleKind::interleaved;
+  if (e.cut.vpp > 1 && !e.given.contains("schedule")) e.cut.schedule = ScheduleKind::interleaved;
   ModelConfig layers;
   layers.name = "it", layers.layers = std::int64_t{1} << 40, layers.heads = layers.kv_heads = layers.ffn_hidden = 1;
   std::vector<std::string> reasons = contradictions(e);
-  if (reasons.empty()) reasons = illegal_reasons(layers, e.parallel);
+  if (reasons.empty()) reasons = illegal_reasons(layers, e.cut);
   if (reasons.empty())
-    if (std::string problem = microbatches_problem(e.parallel.schedule, e.parallel.pp, microbatches); !problem.empty())
+    if (std::string problem = microbatches_problem(e.cut.schedule, e.cut.pp, microbatches); !problem.empty())
       reasons.push_back(std::move(problem));
   if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));
-  return e.parallel.schedule;
+  return e.cut.schedule;
 }
 
 }  // namespace
 
 int schedule_command(Arguments const& arguments) {
   Experiment e;
-  e.parallel.pp = 4;
+  e.cut.pp = 4;
   for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
   std::int64_t const microbatches =
       arguments.has("microbatches") ? parse_integer("microbatches", arguments.option("microbatches"), 1, 4096) : 8;
-  if (e.parallel.pp > 1024)
-    throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.parallel.pp));
+  if (e.cut.pp > 1024) throw InputError(fmt::format("--pp: {} stages given, at most 1024 are printed", e.cut.pp));
   ScheduleKind const kind = played(e, microbatches);
-  std::int64_t const work = e.parallel.pp * chunks_per_rank(e.parallel) * microbatches;
+  std::int64_t const work = e.cut.pp * chunks_per_rank(e.cut) * microbatches;
   if (work > most_drawn)
     throw InputError(fmt::format("--microbatches: {} for {} chunks of {} stages are {} forwards, at most {} are drawn",
-                                 microbatches, chunks_per_rank(e.parallel), e.parallel.pp, work, most_drawn));
-  PipelineSchedule const schedule = make_schedule(kind, e.parallel.pp, e.parallel.vpp, microbatches);
+                                 microbatches, chunks_per_rank(e.cut), e.cut.pp, work, most_drawn));
+  PipelineSchedule const schedule = make_schedule(kind, e.cut.pp, e.cut.vpp, microbatches);
   fmt::print(
       "{}: {} stage{}, {} chunk{} each, {} microbatch{}; a backward takes two forwards (input and weight gradient one "
       "each)\n\n",

@@ -36,7 +36,7 @@ void print_parts(ReportRow const& r, Prediction const& p) {
   for (StageTimeline const& stage : p.result.stages)
     tail += (p.result.step_ms - stage.end_ms) / static_cast<double>(p.result.stages.size());
   tail = std::min(tail, *r.idle_ms - *r.bubble_ms);
-  if (r.experiment.parallel.pp > 1) line("done before the slowest stage", tail);
+  if (r.experiment.cut.pp > 1) line("done before the slowest stage", tail);
   line("other idle time (host, fixed time of a step)", std::max(*r.idle_ms - *r.bubble_ms - tail, 0.0));
 }
 
@@ -55,12 +55,11 @@ void print_reason(ReportRow const& r) {
                percent(waited, step));
     return;
   }
-  if (e.parallel.pp > 1)
+  if (e.cut.pp > 1)
     fmt::print(
         "most lost to the pipeline: {} stages with {} microbatches stand still for {:.1f}% of the step; more "
         "microbatches (--global-batch), fewer stages or {} shrink it\n",
-        e.parallel.pp, e.microbatches(), percent(idle, step),
-        e.parallel.vpp > 1 ? "more chunks (--vpp)" : "--vpp 2 and more");
+        e.cut.pp, e.microbatches(), percent(idle, step), e.cut.vpp > 1 ? "more chunks (--vpp)" : "--vpp 2 and more");
   else
     fmt::print(
         "most lost to the host: the device stands still for {:.1f}% of the step; larger microbatches shrink it\n",
@@ -82,8 +81,8 @@ void print_labels(Prediction const& p, std::size_t stage) {
 void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memory, std::string const& change) {
   Experiment const& e = r.experiment;
   fmt::print("{}: {} layers, seq {}, {} ranks = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
-             e.model.layers, e.seq, e.ranks, e.parallel.dp, e.parallel.tp, e.parallel.pp, e.parallel.cp,
-             e.microbatches(), to_string(e.precision));
+             e.model.layers, e.seq, e.ranks, e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp, e.microbatches(),
+             to_string(e.precision));
   fmt::print("on        {} ({}), stack {}; simulated\n", r.system, r.device, r.software_stack);
   fmt::print("step      {:.2f} ms, {}, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g}\n", *r.step_ms_p50,
              rate_text(r), *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops);

@@ -30,7 +30,7 @@ void add_remark(ReportRow& row, std::string const& remark) {
 }
 
 void set_verdict(ReportRow& row, Measurement const& m) {
-  ParallelConfig const& cut = row.experiment.parallel;
+  Cut const& cut = row.experiment.cut;
   std::int64_t const kv_heads = row.experiment.model.kv_heads;
   if (cut.tp > kv_heads && kv_heads > 0)
     add_remark(row,

@@ -40,7 +40,7 @@ std::string name_of(Experiment const& e, SweepAxes const& axes) {
 /// Resolves the point; what makes it illegal goes into `skipped`, the number of ranks asked for first.
 void judge(SweepPoint& point) {
   Experiment& e = point.experiment;
-  std::int64_t const asked = e.ranks, used = e.parallel.ranks();
+  std::int64_t const asked = e.ranks, used = e.cut.ranks();
   if (asked > 0 && asked != used)
     point.skipped = fmt::format("uses {} rank{}, {} asked", used, used == 1 ? "" : "s", asked);
   e.ranks = 0;
@@ -62,8 +62,7 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
   for (Experiment& e : expand(spec.base, spec.axes)) {
     SweepPoint point;
     point.experiment = std::move(e);
-    if (!point.experiment.parallel.strategy.empty())
-      static_cast<void>(read_strategy(point.experiment.parallel.strategy));
+    if (!point.experiment.cut.strategy.empty()) static_cast<void>(read_strategy(point.experiment.cut.strategy));
     point.name = name_of(point.experiment, spec.axes);
     judge(point);
     point.command = start_row(point.experiment, Source::measured).command;

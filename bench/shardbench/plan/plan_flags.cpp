@@ -35,11 +35,11 @@ std::vector<LayerRun> layer_runs(std::span<std::int64_t const> pieces) {
   return runs;
 }
 
-bool splits_unevenly(Experiment const& e) { return e.model.layers % model_chunks(e.parallel) != 0; }
+bool splits_unevenly(Experiment const& e) { return e.model.layers % model_chunks(e.cut) != 0; }
 
 // E embedding, t layer, m multi-token prediction, L loss; | ends a piece, *n repeats what stands before it.
 std::string megatron_layout(Experiment const& e) {
-  std::vector<std::int64_t> const pieces = split_layers(e.model.layers, model_chunks(e.parallel));
+  std::vector<std::int64_t> const pieces = split_layers(e.model.layers, model_chunks(e.cut));
   auto const times = [](std::string_view what, std::int64_t n) {
     return n == 1 ? std::string(what) : fmt::format("{}*{}", what, n);
   };
@@ -52,7 +52,7 @@ std::string megatron_layout(Experiment const& e) {
 }
 
 std::string megatron_pipeline(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   if (p.pp > 1 && (splits_backward(p.schedule) || p.schedule == ScheduleKind::gpipe))
     return fmt::format(" [no flag for schedule {}]", to_string(p.schedule));
   // A layout says the number of virtual stages itself, and is refused beside a flag that says it too.
@@ -70,7 +70,7 @@ std::string megatron_zero(int stage) {
 }
 
 std::string megatron_experts(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   if (!e.model.moe || (p.ep == 1 && p.tp == 1)) return "";
   // Its experts are cut like the rest unless told otherwise.
   return fmt::format(" --expert-model-parallel-size {} --expert-tensor-parallel-size {}{}", p.ep, p.etp,
@@ -89,7 +89,7 @@ bool torchtitan_has(ModelConfig const& m) {
   return m.qk_norm || (m.family == "llama" && !m.moe && !m.tied_embeddings && m.rotary_fraction == 1);
 }
 
-std::string torchtitan_data_parallel(ParallelConfig const& p) {
+std::string torchtitan_data_parallel(Cut const& p) {
   bool const alone = p.tp * p.pp * p.cp * p.ep == 1;
   if (p.zero_stage < 2 && alone)
     return fmt::format("--parallelism.data_parallel_replicate_degree {} --parallelism.data_parallel_shard_degree 1{}",
@@ -105,7 +105,7 @@ std::string torchtitan_data_parallel(ParallelConfig const& p) {
 }
 
 std::string torchtitan_experts(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   if (!e.model.moe) return "";
   if (p.ep == 1) return p.tp == p.etp ? "" : " [without expert parallelism its experts are cut over tp]";
   std::string text = fmt::format(" --parallelism.expert_parallel_degree {}", p.ep);
@@ -120,7 +120,7 @@ std::string torchtitan_experts(Experiment const& e) {
 }
 
 std::string torchtitan_pipeline(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   if (p.pp == 1) return "";
   // By default it takes the embedding and the head for a layer each.
   std::string text = fmt::format(
@@ -142,7 +142,7 @@ std::string torchtitan_pipeline(Experiment const& e) {
 }
 
 std::string torchtitan_precision(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   std::string text;
   if (e.precision == Dtype::f32) text += " --training.mixed_precision_param float32";
   if (e.precision == Dtype::bf16 && p.dp * p.cp == 1 && p.tp * p.pp > 1)
@@ -157,7 +157,7 @@ std::string torchtitan_precision(Experiment const& e) {
 }  // namespace
 
 std::string cut_text(Experiment const& e) {
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   std::string text;
   auto const add = [&](std::string const& part) { text += (text.empty() ? "" : ", ") + part; };
   for (auto const& [name, value] :
@@ -166,7 +166,7 @@ std::string cut_text(Experiment const& e) {
   if (p.pp > 1 && p.schedule != ScheduleKind::one_f_one_b && p.vpp == 1) add(std::string(to_string(p.schedule)));
   if (p.zero_stage > 0) add(fmt::format("zero {}", p.zero_stage));
   if (p.sequence_parallel) add("sp");
-  if (p.tp_overlap != "none") add("tp overlap");
+  if (p.tp_overlap != TpOverlap::none) add("tp overlap");
   if (p.recompute != Recompute::none) add(fmt::format("recompute {}", to_string(p.recompute)));
   add(fmt::format("mb {}", e.micro_batch));
   return text;
@@ -174,13 +174,13 @@ std::string cut_text(Experiment const& e) {
 
 std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {
   if (e.model.yolo) return "[Megatron-LM has no detectors]";
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   std::string text = fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {}", p.tp, p.pp);
   text += megatron_pipeline(e);
   if (p.cp > 1) text += fmt::format(" --context-parallel-size {}", p.cp);
   text += megatron_experts(e);
   if (p.sequence_parallel) text += " --sequence-parallel";
-  if (p.tp_overlap != "none")
+  if (p.tp_overlap != TpOverlap::none)
     text += p.sequence_parallel ? " --tp-comm-overlap" : " [no flag for overlap without sequence parallelism]";
   text += megatron_zero(p.zero_stage);
   // From ZeRO 2 on reductions go beside compute whatever the stack, as they do there only when asked to.
@@ -197,12 +197,12 @@ std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {
 
 std::string torchtitan_flags(Experiment const& e) {
   if (e.model.yolo) return "[torchtitan has no detectors]";
-  ParallelConfig const& p = e.parallel;
+  Cut const& p = e.cut;
   std::string text = torchtitan_has(e.model) ? "" : "[torchtitan has no such model] ";
   text += fmt::format("--parallelism.tensor_parallel_degree {} --parallelism.pipeline_parallel_degree {} {}", p.tp,
                       p.pp, torchtitan_data_parallel(p));
   if (p.tp > 1 && !p.sequence_parallel) text += " [sequence parallelism is on, and only some releases can do without]";
-  if (p.tp_overlap != "none") text += " --parallelism.enable_async_tensor_parallel --compile.enable";
+  if (p.tp_overlap != TpOverlap::none) text += " --parallelism.enable_async_tensor_parallel --compile.enable";
   if (p.cp > 1) text += fmt::format(" --parallelism.context_parallel_degree {}", p.cp);
   text += torchtitan_experts(e) + torchtitan_pipeline(e) + torchtitan_precision(e);
   text += fmt::format(" --activation_checkpoint.mode {}", to_string(p.recompute));

@@ -83,7 +83,7 @@ void read_model(PlanInput& in, Arguments const& a) {
         "--context: {} given for a training step; allowed with --ttft, --tpot or --objective latency", context));
   // Batch and sequence as the unsharded model would have them; each candidate is resolved with its own cut.
   Experiment whole_model = in.base;
-  whole_model.parallel = {};
+  whole_model.cut = {};
   whole_model.context = 0;
   resolve(whole_model);
   in.base.model = whole_model.model;

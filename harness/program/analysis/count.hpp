@@ -41,7 +41,7 @@ struct StepCount {
   double model_flops_full = 0;  ///< causal attention counted whole, recompute excluded
   double hardware_flops = 0;    ///< model_flops plus what is recomputed
   double memory_bytes = 0;      ///< minimal bytes moved by all compute ops
-  std::array<AxisTraffic, axis_count> traffic{};
+  EnumArray<Axis, AxisTraffic> traffic{};
   std::int64_t parameters = 0;     ///< held by this rank, copies included
   std::vector<LabelCount> labels;  ///< by op label; the last entry is the pipeline transfers
 };

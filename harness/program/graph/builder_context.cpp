@@ -43,7 +43,7 @@ void GraphBuilder::unslice(Value x, TensorRef gradient, std::string const& name)
 Value GraphBuilder::attend(AttentionOpShape const& shape, AttentionParts const& parts, AttentionParts const& gradients,
                            std::int64_t rows, Layout const& layout) {
   bool const cut = program_.degree[cp_axis] > 1;
-  CpMethod const method = experiment_.parallel.cp_method;
+  CpMethod const method = experiment_.cut.cp_method;
   core_ = true;
   AttentionData d{shape, parts.q, parts.k, parts.v, {}, {}};
   Value const out = cut && method == CpMethod::ulysses      ? attend_with_some_heads(d, gradients, rows, layout)
@@ -183,7 +183,7 @@ TensorRef GraphBuilder::joined_keys(AttentionData const& d) {
 }
 
 std::vector<std::vector<ContextBlock>> GraphBuilder::ring_steps(AttentionOpShape const& s) const {
-  return ring_blocks(context_layout(model_, experiment_.parallel.cp_method), program_.seq, program_.degree[cp_axis],
+  return ring_blocks(context_layout(model_, experiment_.cut.cp_method), program_.seq, program_.degree[cp_axis],
                      program_.coordinate[cp_axis], {s.mask, s.window});
 }
 
@@ -257,7 +257,7 @@ void GraphBuilder::ring_backward(AttentionData const& d, AttentionGradients cons
 // --- gathered keys ---
 
 std::vector<ContextBlock> GraphBuilder::gathered_pieces(AttentionOpShape const& s) const {
-  return gathered_blocks(context_layout(model_, experiment_.parallel.cp_method), program_.seq, program_.degree[cp_axis],
+  return gathered_blocks(context_layout(model_, experiment_.cut.cp_method), program_.seq, program_.degree[cp_axis],
                          program_.coordinate[cp_axis], {s.mask, s.window});
 }
 

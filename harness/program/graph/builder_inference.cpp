@@ -60,8 +60,8 @@ Value GraphBuilder::last_position(Value x) {
                         0, 0};
     emit(make_collective(OpKind::all_gather, group_id("cp"), cp * rows * cols, program_.precision, "head.last", own,
                          all));
-    last = {all.id,
-            rank_of_the_end(context_layout(model_, experiment_.parallel.cp_method), program_.seq, cp) * rows * cols, 0};
+    last = {all.id, rank_of_the_end(context_layout(model_, experiment_.cut.cp_method), program_.seq, cp) * rows * cols,
+            0};
     layout[cp_axis] = Replicate{};
   }
   return value_of(last, state(x).name, rows, cols, state(x).global_cols, layout);

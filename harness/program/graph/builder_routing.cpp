@@ -108,7 +108,7 @@ void GraphBuilder::route(Value logits, MoeSizes& s) {
 // pieces: all ranks learn what each piece chose, and a piece comes ahead of the tokens that it starts before.
 Op GraphBuilder::capped_rows(MoeSizes const& s, RowsShape shape) {
   std::int64_t const experts = model_.moe->experts, tp = program_.degree[tp_axis], cp = program_.degree[cp_axis];
-  ShardLayout const layout = context_layout(model_, experiment_.parallel.cp_method);
+  ShardLayout const layout = context_layout(model_, experiment_.cut.cp_method);
   auto const pieces_of = [&](std::int64_t c, std::int64_t t) {
     return global_rows(context_pieces(layout, program_.seq, cp, c), program_.micro_batch, t * s.tokens, s.tokens);
   };

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/config/cut.hpp"
 #include "harness/config/model_config.hpp"
-#include "harness/config/parallel_config.hpp"
 #include "harness/sharding/placement.hpp"
 #include "kernels/attention/attention.hpp"
 

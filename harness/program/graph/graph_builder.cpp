@@ -17,15 +17,14 @@ GraphBuilder::GraphBuilder(StepProgram& program, Strategy const& strategy, Exper
       experiment_(experiment),
       model_(experiment.model),
       groups_(std::move(groups)),
-      streams_(experiment.parallel.streams) {
+      streams_(experiment.cut.streams) {
   block_.fill(Replicate{});
-  bool const chunked = experiment.parallel.tp_overlap == "chunked" && experiment.parallel.tp > 1;
-  if (chunked) overlap_chunks_ = experiment.parallel.tp_overlap_chunks;
+  bool const chunked = experiment.cut.tp_overlap == TpOverlap::chunked && experiment.cut.tp > 1;
+  if (chunked) overlap_chunks_ = experiment.cut.tp_overlap_chunks;
   auto const degree = [&](Axis a) { return program_.degree[static_cast<std::size_t>(a)]; };
   if (degree(Axis::tp) > 1) block_[static_cast<std::size_t>(Axis::tp)] = strategy_.block;
   if (degree(Axis::cp) > 1)
-    block_[static_cast<std::size_t>(Axis::cp)] =
-        Shard{sequence_dim, context_layout(model_, experiment_.parallel.cp_method)};
+    block_[static_cast<std::size_t>(Axis::cp)] = Shard{sequence_dim, context_layout(model_, experiment_.cut.cp_method)};
   if (degree(Axis::dp) > 1) block_[static_cast<std::size_t>(Axis::dp)] = Shard{batch_dim};
 }
 

@@ -20,7 +20,7 @@ namespace shardbench {
 /// part.
 inline constexpr int sequence_dim = 0, batch_dim = 1, feature_dim = 2, inner_feature_dim = 3;
 
-using Layout = std::array<Placement, axis_count>;
+using Layout = EnumArray<Axis, Placement>;
 
 /// A value of the forward graph (an index into the builder).
 struct Value {

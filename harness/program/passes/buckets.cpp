@@ -33,7 +33,7 @@ Dtype gradient_dtype(StepProgram const& p, Bucket const& bucket) {
 
 /// Which groups a gradient is summed over, and which of them its states are sharded over.
 struct Reduction {
-  std::vector<std::int32_t> groups;
+  std::vector<GroupId> groups;
   std::int32_t shard_group = -1;
   bool operator<(Reduction const& other) const {
     return std::tie(groups, shard_group) < std::tie(other.groups, other.shard_group);
@@ -49,7 +49,7 @@ Reduction reduction_of(StepProgram const& p, GroupIds const& groups, Experiment 
     if (group_size(p, id) > 1) r.groups.push_back(id);
     return id;
   };
-  bool const sharded = e.parallel.zero_stage > 0;
+  bool const sharded = e.cut.zero_stage > 0;
   if (!parameter.expert && partial[tp_axis]) use("tp");
   std::size_t const before = r.groups.size();
   if (parameter.expert && sharded)
@@ -103,10 +103,9 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
     bucket.shard_begin = bucket.shard_elements * (std::ranges::find(members, p.rank) - members.begin());
   }
   std::string const name = fmt::format("bucket{}", index);
-  bool const gathered = e.parallel.zero_stage == 3 && sharded;
+  bool const gathered = e.cut.zero_stage == 3 && sharded;
   // From ZeRO 2 on the whole gradient is a microbatch's, unless it is kept; ZeRO 3 kept ones are cut at the end.
-  bool const kept = e.parallel.zero_keep == ZeroKeep::all,
-             cut = sharded && (gathered || (e.parallel.zero_stage == 2 && !kept));
+  bool const kept = e.cut.zero_keep == ZeroKeep::all, cut = sharded && (gathered || (e.cut.zero_stage == 2 && !kept));
   bucket.weights = root(p, b, name + ".weights", gathered ? TensorRole::activation : TensorRole::parameter, p.precision,
                         bucket.elements, bucket.chunk);
   bucket.gradients = root(p, b, name + ".gradients", cut && !kept ? TensorRole::activation : TensorRole::gradient,
@@ -241,7 +240,7 @@ void reduce_every_time(StepProgram const& p, std::vector<Op>& backward) {
 }  // namespace
 
 bool weights_are_sharded(Experiment const& e) {
-  ParallelConfig const& c = e.parallel;
+  Cut const& c = e.cut;
   std::int64_t const ranks = (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp;
   return c.zero_stage == 3 && (ranks > 1 || (e.model.moe && ranks * c.tp > c.etp * c.ep));
 }
@@ -251,7 +250,7 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
   auto const first_bucket = static_cast<std::int32_t>(p.buckets.size());
   // Backward reaches the last parameter first.
   // Whole gradients of a microbatch are kept from part to part of its backward pass, so those of either part lie apart.
-  std::set<TensorId> const early = e.parallel.zero_stage > 1 ? early_gradients(p, backward) : std::set<TensorId>{};
+  std::set<TensorId> const early = e.cut.zero_stage > 1 ? early_gradients(p, backward) : std::set<TensorId>{};
   std::map<std::tuple<Reduction, bool, bool, bool>, std::int32_t> open;
   for (auto i = static_cast<std::int32_t>(p.parameters.size()); i-- > first_parameter;) {
     Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];

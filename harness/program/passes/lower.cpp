@@ -26,22 +26,22 @@ namespace {
 /// Private channels go with blocks of two branches that each end in one row-parallel product.
 void refuse_private_channels(Experiment const& e) {
   ModelConfig const& m = e.model;
-  char const* const part = e.phase != PhaseKind::train       ? "a KV cache"
-                           : e.parallel.tp_overlap != "none" ? "chunked tp-overlap"
-                           : m.moe                           ? "experts"
-                           : m.parallel_block                ? "parallel blocks"
-                           : m.post_norms                    ? "norms behind the branches"
-                           : m.mla                           ? "latent attention"
-                           : m.vision                        ? "images"
-                           : e.mtp > 0                       ? "multi-token prediction"
-                                                             : nullptr;
+  char const* const part = e.phase != PhaseKind::train           ? "a KV cache"
+                           : e.cut.tp_overlap != TpOverlap::none ? "chunked tp-overlap"
+                           : m.moe                               ? "experts"
+                           : m.parallel_block                    ? "parallel blocks"
+                           : m.post_norms                        ? "norms behind the branches"
+                           : m.mla                               ? "latent attention"
+                           : m.vision                            ? "images"
+                           : e.mtp > 0                           ? "multi-token prediction"
+                                                                 : nullptr;
   if (part)
     throw IllegalConfig(
-        fmt::format("tp-sync-fraction: {} has no lowering with {} (allowed: 1)", e.parallel.tp_sync_fraction, part));
+        fmt::format("tp-sync-fraction: {} has no lowering with {} (allowed: 1)", e.cut.tp_sync_fraction, part));
 }
 
 void refuse_what_has_no_lowering(Experiment const& e) {
-  ParallelConfig const& c = e.parallel;
+  Cut const& c = e.cut;
   std::string const part = unsupported_part(e.model);
   if (!part.empty())
     throw IllegalConfig(
@@ -49,9 +49,9 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (e.phase != PhaseKind::train && e.scope != Scope::model)
     throw IllegalConfig(
         fmt::format("scope: {} has no lowering for {} (allowed: model)", to_string(e.scope), to_string(e.phase)));
-  if (c.tp_overlap != "none" && e.phase != PhaseKind::train)
-    throw IllegalConfig(
-        fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", c.tp_overlap, to_string(e.phase)));
+  if (c.tp_overlap != TpOverlap::none && e.phase != PhaseKind::train)
+    throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", to_string(c.tp_overlap),
+                                    to_string(e.phase)));
   if (c.tp > 1 && is_private(strategy_of(e.model, c).block)) refuse_private_channels(e);
   if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
     throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
@@ -72,11 +72,9 @@ void refuse_what_has_no_lowering(Experiment const& e) {
 class Lowering {
  public:
   Lowering(Experiment const& e, PipelineSchedule const& schedule, std::int64_t rank)
-      : e_(e),
-        schedule_(schedule),
-        mesh_({{"tp", e.parallel.tp}, {"cp", e.parallel.cp}, {"dp", e.parallel.dp}, {"pp", e.parallel.pp}}) {
+      : e_(e), schedule_(schedule), mesh_({{"tp", e.cut.tp}, {"cp", e.cut.cp}, {"dp", e.cut.dp}, {"pp", e.cut.pp}}) {
     place(rank);
-    strategy_ = strategy_of(e.model, e.parallel);
+    strategy_ = strategy_of(e.model, e.cut);
     std::map<std::string, std::int32_t> ids;
     p_.groups = communication_groups(e, rank);
     for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
@@ -103,7 +101,7 @@ class Lowering {
   std::vector<Action> const& mine() const { return schedule_.order[static_cast<std::size_t>(p_.stage)]; }
 
   void place(std::int64_t rank) {
-    ParallelConfig const& c = e_.parallel;
+    Cut const& c = e_.cut;
     p_.rank = rank;
     auto const at = mesh_.coordinate_of(rank);
     p_.stage = at[3];
@@ -154,7 +152,7 @@ class Lowering {
     p_.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
     if (p_.inference) {
       // A rank that has both ends feeds what it chose back as the next token.
-      bool const whole = e_.phase == PhaseKind::decode && e_.parallel.pp == 1;
+      bool const whole = e_.phase == PhaseKind::decode && e_.cut.pp == 1;
       p_.next_ids = whole ? p_.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
       return;
     }
@@ -204,9 +202,9 @@ class Lowering {
     if (e_.model.yolo) return;  // one chunk, which takes images and ends in gradients of its own
     std::int64_t rows = p_.local_seq * p_.micro_batch;
     if (is_shard(builder_->block_layout()[static_cast<std::size_t>(Axis::tp)], sequence_dim)) {
-      if (rows % e_.parallel.tp != 0)
-        throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.parallel.tp));
-      rows /= e_.parallel.tp;
+      if (rows % e_.cut.tp != 0)
+        throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.cut.tp));
+      rows /= e_.cut.tp;
     }
     auto const border = [&](std::int32_t chunk, char const* what) {
       TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation,
@@ -288,10 +286,10 @@ class Lowering {
     builder_->derive_backward();
     auto forward = builder_->take_forward(), backward = builder_->take_backward();
     narrow_gradients(p_, *builder_, backward);
-    if (e_.parallel.recompute != Recompute::none) {
+    if (e_.cut.recompute != Recompute::none) {
       Chunk stretch = p_.chunks[static_cast<std::size_t>(index)];
       if (stretch.has_head) stretch.layers += e_.mtp;  // the blocks of prediction layers follow the last
-      add_recompute(p_, e_.parallel, stretch, forward, backward);
+      add_recompute(p_, e_.cut, stretch, forward, backward);
     }
     TensorId const output = p_.chunks[static_cast<std::size_t>(index)].output;
     if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
@@ -336,7 +334,7 @@ class Lowering {
 
   void make_actions() {
     for (Action const& action : fully_sharded() ? without_pairs(mine()) : mine()) expand(action, p_.actions);
-    keep_whole(p_.actions, e_.parallel.zero_keep);
+    keep_whole(p_.actions, e_.cut.zero_keep);
     std::vector<bool> adds(p_.chunks.size());
     for (std::size_t c = 0; c < adds.size(); ++c)
       adds[c] = p_.segment_of(ActionKind::add, static_cast<std::int32_t>(c)) != nullptr;
@@ -357,8 +355,7 @@ class Lowering {
 };
 
 PipelineSchedule stage_orders(Experiment const& e) {
-  return ordered_stages(e.parallel.schedule, e.parallel.pp, e.parallel.vpp, e.microbatches(),
-                        e.phase == PhaseKind::train);
+  return ordered_stages(e.cut.schedule, e.cut.pp, e.cut.vpp, e.microbatches(), e.phase == PhaseKind::train);
 }
 
 }  // namespace
@@ -379,13 +376,13 @@ std::vector<StepProgram> lower_stages(Experiment const& experiment) {
 
 Experiment unsharded(Experiment const& e) {
   Experiment whole = e;
-  whole.parallel = ParallelConfig{};
-  Strategy const strategy = strategy_of(e.model, e.parallel);
-  if (e.parallel.tp > 1 && is_private(strategy.block)) {
+  whole.cut = Cut{};
+  Strategy const strategy = strategy_of(e.model, e.cut);
+  if (e.cut.tp > 1 && is_private(strategy.block)) {
     // Each rank has a residual stream of its own, and so has its reference.
-    whole.parallel.streams = e.parallel.tp;
-    whole.parallel.tp_sync_fraction = e.parallel.tp_sync_fraction;
-    whole.parallel.strategy = e.parallel.strategy;
+    whole.cut.streams = e.cut.tp;
+    whole.cut.tp_sync_fraction = e.cut.tp_sync_fraction;
+    whole.cut.strategy = e.cut.strategy;
   }
   whole.ranks = 1;
   whole.check = false;

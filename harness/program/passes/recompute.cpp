@@ -26,13 +26,13 @@ std::int32_t recompute_label(StepProgram& p, std::int32_t label) {
 
 }  // namespace
 
-void add_recompute(StepProgram& p, ParallelConfig const& parallel, Chunk const& chunk, std::vector<Op> const& forward,
+void add_recompute(StepProgram& p, Cut const& cut, Chunk const& chunk, std::vector<Op> const& forward,
                    std::vector<Op>& backward) {
   std::int64_t const count =
-      parallel.recompute_layers > 0 ? std::min(parallel.recompute_layers, chunk.layers) : chunk.layers;
+      cut.recompute_layers > 0 ? std::min(cut.recompute_layers, chunk.layers) : chunk.layers;
   std::map<std::int32_t, std::vector<Op>> again;
   for (Op const& op : forward) {
-    if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, parallel.recompute))
+    if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, cut.recompute))
       continue;
     auto& ops = again[op.layer];
     Op copy = op;

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 #include "harness/schedule/schedule.hpp"
 
 namespace shardbench {

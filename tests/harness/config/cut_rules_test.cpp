@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/config/refusal.hpp"
 
@@ -11,16 +11,16 @@ using test::contains;
 
 using Degrees = std::vector<std::int64_t>;
 
-std::string reasons(ModelConfig const& model, ParallelConfig const& parallel) {
+std::string reasons(ModelConfig const& model, Cut const& cut) {
   std::string all;
-  for (std::string const& reason : illegal_reasons(model, parallel)) all += reason + "; ";
+  for (std::string const& reason : illegal_reasons(model, cut)) all += reason + "; ";
   return all;
 }
 
 std::string tp_reasons(std::string const& model, std::int64_t tp) {
-  ParallelConfig parallel;
-  parallel.tp = tp;
-  return reasons(load_model(model), parallel);
+  Cut cut;
+  cut.tp = tp;
+  return reasons(load_model(model), cut);
 }
 
 ModelConfig gpt(std::int64_t heads, std::int64_t head_dim, std::int64_t layers = 4) {
@@ -48,9 +48,9 @@ TEST(Cases, S01_FiftyTwoHeads) {
   ModelConfig const model = gpt(52, 128);
   EXPECT_EQ(legal_tp(model, 52), (Degrees{1, 2, 4, 13, 26, 52}));
   for (std::int64_t const tp : {3, 8}) {
-    ParallelConfig parallel;
-    parallel.tp = tp;
-    std::string const message = reasons(model, parallel);
+    Cut cut;
+    cut.tp = tp;
+    std::string const message = reasons(model, cut);
     EXPECT_TRUE(contains(message, "tp: " + std::to_string(tp) + " does not divide 52 query heads")) << message;
     EXPECT_TRUE(contains(message, "1, 2, 4, 13, 26, 52")) << message;
   }
@@ -126,9 +126,9 @@ TEST(Cases, C11_LayersDoNotDecideTp) {
   ModelConfig const model = gpt(16, 64, 24);
   EXPECT_EQ(legal_tp(model, 16), (Degrees{1, 2, 4, 8, 16}));
   for (std::int64_t const tp : {3, 6}) {
-    ParallelConfig parallel;
-    parallel.tp = tp;
-    EXPECT_TRUE(contains(reasons(model, parallel), "16 query heads")) << tp;
+    Cut cut;
+    cut.tp = tp;
+    EXPECT_TRUE(contains(reasons(model, cut), "16 query heads")) << tp;
   }
 }
 
@@ -137,14 +137,14 @@ TEST(Cases, M12_HeadRuleOfLlama405b) {
   EXPECT_TRUE(contains(tp_reasons("llama3.1-405b", 5), "128 query heads"));
 }
 
-ParallelConfig cut(std::int64_t dp, std::int64_t tp, std::int64_t pp, std::int64_t ep, std::int64_t etp = 1) {
-  ParallelConfig parallel;
-  parallel.dp = dp;
-  parallel.tp = tp;
-  parallel.pp = pp;
-  parallel.ep = ep;
-  parallel.etp = etp;
-  return parallel;
+Cut cut(std::int64_t dp, std::int64_t tp, std::int64_t pp, std::int64_t ep, std::int64_t etp = 1) {
+  Cut cut;
+  cut.dp = dp;
+  cut.tp = tp;
+  cut.pp = pp;
+  cut.ep = ep;
+  cut.etp = etp;
+  return cut;
 }
 
 TEST(Cases, E02_BothMeshesCoverTheWorld) {
@@ -197,7 +197,7 @@ TEST(Cases, P04_LeftoversGoInside) {
 
 TEST(CutRules, PipelineShapes) {
   ModelConfig const model = gpt(4, 8, 6);
-  ParallelConfig p;
+  Cut p;
   p.pp = 7;
   EXPECT_TRUE(contains(reasons(model, p), "pp: 7 stages for 6 layers; legal: 1 to 6"));
   p = {};
@@ -228,7 +228,7 @@ TEST(CutRules, PipelineShapes) {
 
 TEST(CutRules, StatesAndDetails) {
   ModelConfig const model = gpt(4, 8);
-  ParallelConfig p;
+  Cut p;
   p.dp = 4;
   p.shard_ranks = 3;
   p.zero_stage = 3;
@@ -291,20 +291,20 @@ TEST(CutRules, LegalTpIsExactlyWhatIllegalReasonsAllows) {
     if (model.yolo) continue;
     Degrees allowed;
     for (std::int64_t tp = 1; tp <= 64; ++tp) {
-      ParallelConfig parallel;
-      parallel.tp = tp;
-      if (illegal_reasons(model, parallel).empty()) allowed.push_back(tp);
+      Cut cut;
+      cut.tp = tp;
+      if (illegal_reasons(model, cut).empty()) allowed.push_back(tp);
     }
     EXPECT_EQ(allowed, legal_tp(model, 64)) << name;
   }
 }
 
-TEST(ParallelConfig, Names) {
+TEST(Cut, Names) {
   EXPECT_EQ(to_string(ScheduleKind::one_f_one_b), "1f1b");
   EXPECT_EQ(to_string(ScheduleKind::dualpipe), "dualpipe");
   EXPECT_EQ(to_string(Recompute::selective), "selective");
   EXPECT_EQ(to_string(CpMethod::ulysses), "ulysses");
-  ParallelConfig p;
+  Cut p;
   p.pp = 4;
   p.schedule = ScheduleKind::zb_v;
   EXPECT_EQ(chunks_per_rank(p), 2);

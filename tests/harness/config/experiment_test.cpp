@@ -41,7 +41,7 @@ TEST(Fields, ReadStrictly) {
     Experiment e;
     std::string const message = refusal([&] { set_field(e, "tp", text); });
     EXPECT_EQ(message, std::string("--tp: '") + text + "' is not an integer >= 1");
-    EXPECT_EQ(e.parallel.tp, 1);
+    EXPECT_EQ(e.cut.tp, 1);
   }
   Experiment e;
   EXPECT_TRUE(contains(refusal([&] { set_field(e, "tp", "99999999"); }), "is above the limit"));
@@ -56,7 +56,7 @@ TEST(Fields, ReadStrictly) {
         << text;
   EXPECT_TRUE(contains(refusal([&] { set_field(e, "model", ""); }), "--model"));
   set_field(e, "tp-sync-fraction", "0.25");
-  EXPECT_EQ(e.parallel.tp_sync_fraction, 0.25);
+  EXPECT_EQ(e.cut.tp_sync_fraction, 0.25);
 }
 
 TEST(Fields, UnknownFlagSuggests) {
@@ -110,7 +110,7 @@ TEST(Resolve, FillsWhatIsOpen) {
   EXPECT_EQ(vision.seq, 257);
   Experiment small = parse("--model gpt2 --pp 2 --vpp 3 --global-batch 4");
   resolve(small);
-  EXPECT_EQ(small.parallel.schedule, ScheduleKind::interleaved);
+  EXPECT_EQ(small.cut.schedule, ScheduleKind::interleaved);
   Experiment again = small;
   resolve(again);
   EXPECT_EQ(command_flags(again), command_flags(small));
@@ -216,14 +216,14 @@ Experiment random_experiment(std::mt19937& random) {
   set_field(e, "model", pick(std::vector<std::string>{"gpt2", "smollm-360m", "llama3.1-8b", "mixtral-8x7b", "vit-h"}));
   ModelConfig const model = load_model(e.model_name);
   std::vector<std::int64_t> const small{1, 2, 4};
-  e.parallel.tp = pick(legal_tp(model, 8));
-  e.parallel.pp = pick(small);
-  e.parallel.dp = pick(small);
-  e.parallel.zero_stage = static_cast<int>(random() % 4);
+  e.cut.tp = pick(legal_tp(model, 8));
+  e.cut.pp = pick(small);
+  e.cut.dp = pick(small);
+  e.cut.zero_stage = static_cast<int>(random() % 4);
   e.micro_batch = pick(small);
-  e.global_batch = e.micro_batch * e.parallel.dp * e.parallel.pp * 2;
-  e.parallel.schedule = pick(std::vector{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1});
-  e.parallel.recompute = static_cast<Recompute>(random() % 3);
+  e.global_batch = e.micro_batch * e.cut.dp * e.cut.pp * 2;
+  e.cut.schedule = pick(std::vector{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1});
+  e.cut.recompute = static_cast<Recompute>(random() % 3);
   e.precision = random() % 2 == 0 ? Dtype::f32 : Dtype::bf16;
   e.check = random() % 2 == 0;
   e.bucket_mb = static_cast<double>(random() % 1000 + 1) / 7;
@@ -277,7 +277,7 @@ TEST(Resolve, AKnobOfAnAxisWithOneRankIsPlayedAndSaid) {
   EXPECT_EQ(warning_of("--zero 0 --sequence-parallel --tp 2 --tp-overlap none --tp-sync-fraction 1"), "");
   EXPECT_EQ(warning_of("--model mixtral-8x7b --tp 2 --zero 1"), "") << "experts have copies over tp";
   Experiment direct;
-  direct.parallel.zero_stage = 1;
+  direct.cut.zero_stage = 1;
   resolve(direct);
   EXPECT_TRUE(warnings(direct).empty()) << "nobody asked for it";
 }
@@ -309,7 +309,7 @@ TEST(Fields, CommandReadsBackToTheSameExperiment) {
     Experiment back = parse(command_flags(e));
     for (FieldInfo const& info : experiment_fields())
       ASSERT_EQ(field_text(back, info.flag), field_text(e, info.flag)) << command_flags(e);
-    EXPECT_EQ(back.parallel, e.parallel);
+    EXPECT_EQ(back.cut, e.cut);
     EXPECT_EQ(back.bucket_mb, e.bucket_mb);
     resolve(e);
     resolve(back);

@@ -29,7 +29,7 @@ TEST(SplitList, EmptyItemsAreRefused) {
 TEST(Expand, LastAxisIsFastest) {
   SweepAxes const axes{{{"dp", {"1", "2"}}, {"tp", {"1", "4"}}}};
   std::vector<std::pair<std::int64_t, std::int64_t>> seen;
-  for (Experiment const& e : expand({}, axes)) seen.emplace_back(e.parallel.dp, e.parallel.tp);
+  for (Experiment const& e : expand({}, axes)) seen.emplace_back(e.cut.dp, e.cut.tp);
   EXPECT_EQ(seen, (std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {1, 4}, {2, 1}, {2, 4}}));
   EXPECT_EQ(expand({}, {}).size(), 1u);
 }

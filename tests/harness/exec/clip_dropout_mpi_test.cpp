@@ -34,11 +34,11 @@ void expect_norm(Experiment const& e, double expected) {
   EXPECT_NEAR(runner.read(runner.program().clip_factor).front(), std::min(1.0, e.clip_grad / norm), 1e-5);
 }
 
-std::vector<ParallelConfig> cuts_with_everything() {
+std::vector<Cut> cuts_with_everything() {
   std::int64_t const n = world().size();
-  std::vector<ParallelConfig> cuts = all_products(n);
+  std::vector<Cut> cuts = all_products(n);
   for (int stage = 1; stage <= 3; ++stage)
-    for (ParallelConfig p : {cut(n, 1, 1), cut(n / 2, 2, 1)}) {
+    for (Cut p : {cut(n, 1, 1), cut(n / 2, 2, 1)}) {
       p.zero_stage = p.dp > 1 ? stage : 0;
       p.sequence_parallel = p.tp > 1 && stage == 2;
       cuts.push_back(p);
@@ -53,7 +53,7 @@ TEST(ClipGrad, N03TheNormIsTheSameOnEveryCut) {
   for (bool const llama : {true, false}) {
     ModelConfig model = llama ? small_llama(8) : small_gpt(8);
     double expected = 0;
-    for (ParallelConfig const& p : cuts_with_everything()) {
+    for (Cut const& p : cuts_with_everything()) {
       Experiment e = small_experiment(model, p);
       e.clip_grad = 0.5;
       if (expected == 0) expected = reference_norm(e);
@@ -91,7 +91,7 @@ TEST(ClipGrad, WeightsAreThoseOfTheUnshardedStep) {
     e.clip_grad = clip;
     expect_parity(e);
     e = small_experiment(small_llama(2), cut(n / 2, 1, 2));
-    e.parallel.zero_stage = n > 2 ? 1 : 0;
+    e.cut.zero_stage = n > 2 ? 1 : 0;
     e.precision = Dtype::bf16;
     e.clip_grad = clip;
     expect_parity(e);
@@ -99,7 +99,7 @@ TEST(ClipGrad, WeightsAreThoseOfTheUnshardedStep) {
 }
 
 TEST(Dropout, TheSameElementsGoOnEveryCut) {
-  for (ParallelConfig p : all_products(world().size()))
+  for (Cut p : all_products(world().size()))
     for (bool const more : {false, true}) {
       if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
       p.sequence_parallel = more && p.tp > 1;
@@ -114,7 +114,7 @@ TEST(Dropout, TheSameElementsGoOnEveryCut) {
 }
 
 TEST(Dropout, StreamsOfOneTokenDropTheSameElements) {
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   p.tp_sync_fraction = 0.5;
   Experiment e = small_experiment(small_gpt(2), p);
   e.dropout = 0.2;

@@ -31,8 +31,8 @@ void expect_parity_and_payload(Experiment const& e) {
         << to_string(static_cast<Axis>(a));
 }
 
-ParallelConfig context_cut(std::int64_t cp, CpMethod method = CpMethod::ring) {
-  ParallelConfig p;
+Cut context_cut(std::int64_t cp, CpMethod method = CpMethod::ring) {
+  Cut p;
   p.cp = cp;
   p.cp_method = method;
   return p;
@@ -55,7 +55,7 @@ TEST(ContextParallel, WithEveryOtherAxis) {
   if (ranks() < 4) return;
   for (CpMethod const method : methods) {
     for (int axis = 0; axis < 3; ++axis) {
-      ParallelConfig p = context_cut(2, method);
+      Cut p = context_cut(2, method);
       (axis == 0 ? p.tp : axis == 1 ? p.dp : p.pp) = ranks() / 2;
       p.sequence_parallel = axis == 0 && ranks() == 4;
       ModelConfig model = model_for(method, std::max<std::int64_t>(p.pp, 2));
@@ -64,7 +64,7 @@ TEST(ContextParallel, WithEveryOtherAxis) {
       expect_parity_and_payload(small_experiment(model, p));
     }
     if (ranks() != 8) continue;
-    ParallelConfig p = context_cut(2, method);
+    Cut p = context_cut(2, method);
     p.tp = p.pp = 2;
     p.sequence_parallel = true;
     expect_parity_and_payload(small_experiment(small_gpt(4), p));
@@ -73,7 +73,7 @@ TEST(ContextParallel, WithEveryOtherAxis) {
 
 TEST(ContextParallel, WindowsSamplesPrecisionRecomputeAndBlocksOnly) {
   for (CpMethod const method : methods) {
-    ParallelConfig p = context_cut(2, method);
+    Cut p = context_cut(2, method);
     p.dp = ranks() / 2;
     Experiment e = small_experiment(model_for(method, 2), p);
     e.model.sliding_window = 5;
@@ -84,10 +84,10 @@ TEST(ContextParallel, WindowsSamplesPrecisionRecomputeAndBlocksOnly) {
     expect_parity_and_payload(e);
     e.precision = Dtype::f32;
     e.scope = Scope::layer;
-    e.parallel.recompute = Recompute::full;
+    e.cut.recompute = Recompute::full;
     expect_parity_and_payload(e);
     e.scope = Scope::model;
-    e.parallel.recompute = Recompute::selective;
+    e.cut.recompute = Recompute::selective;
     expect_parity_and_payload(e);
   }
 }
@@ -109,7 +109,7 @@ TEST(ContextParallel, AttentionWithoutAMaskIsCutInOnePieceARank) {
 
 TEST(ContextParallel, LatentAttentionNormedHeadsDropoutAndOverlap) {
   for (CpMethod const method : methods) {
-    ParallelConfig p = context_cut(2, method);
+    Cut p = context_cut(2, method);
     p.tp = ranks() / 2;
     for (ModelConfig model : {small_latent(2), small_latent_lite(2), small_qwen3(2)}) {
       if (method == CpMethod::ulysses) model.kv_heads = model.heads;
@@ -118,7 +118,7 @@ TEST(ContextParallel, LatentAttentionNormedHeadsDropoutAndOverlap) {
       e.dropout = model.qk_norm ? 0.1 : 0;
       expect_parity_and_payload(e);
       if (p.tp == 1 || !model.qk_norm) continue;
-      e.parallel.tp_overlap = "chunked";
+      e.cut.tp_overlap = TpOverlap::chunked;
       expect_parity_and_payload(e);
     }
   }
@@ -126,7 +126,7 @@ TEST(ContextParallel, LatentAttentionNormedHeadsDropoutAndOverlap) {
 
 TEST(ContextParallel, ExpertsOverContextRanks) {
   for (int const stage : {0, 1}) {
-    ParallelConfig p = context_cut(2);
+    Cut p = context_cut(2);
     p.dp = ranks() / 2;
     p.ep = ranks() / 2;
     p.zero_stage = stage;
@@ -140,7 +140,7 @@ TEST(ContextParallel, ExpertsOverContextRanks) {
 
 TEST(ContextParallel, StatesAreCutOverDataAndContextRanks) {
   for (int const stage : {1, 2, 3}) {
-    ParallelConfig p = context_cut(2);
+    Cut p = context_cut(2);
     p.dp = ranks() / 2;
     p.zero_stage = stage;
     expect_parity_and_payload(small_experiment(small_llama(2), p));
@@ -150,7 +150,7 @@ TEST(ContextParallel, StatesAreCutOverDataAndContextRanks) {
 TEST(HybridSharding, ShardsOverSomeDataRanksAndCopiesOverTheOthers) {
   for (int const stage : {1, 2, 3})
     for (std::int64_t shards = 1; shards < ranks(); shards *= 2) {
-      ParallelConfig p = cut(ranks(), 1, 1);
+      Cut p = cut(ranks(), 1, 1);
       p.zero_stage = stage;
       p.shard_ranks = shards;
       expect_parity_and_payload(small_experiment(small_llama(2), p));

@@ -13,18 +13,18 @@ using MakeModel = ModelConfig (*)(std::int64_t layers);
 class Families : public testing::TestWithParam<MakeModel> {
  protected:
   /// One layer more than stages, so that stages differ.
-  static Experiment experiment(ParallelConfig const& p) {
+  static Experiment experiment(Cut const& p) {
     return small_experiment(GetParam()(std::max<std::int64_t>(p.pp + 1, 2)), p);
   }
 };
 
 TEST_P(Families, EachAxisAlone) {
   std::int64_t const n = world().size();
-  for (ParallelConfig const& p : {cut(n, 1, 1), cut(1, n, 1), cut(1, 1, n)}) expect_equal_steps(experiment(p));
+  for (Cut const& p : {cut(n, 1, 1), cut(1, n, 1), cut(1, 1, n)}) expect_equal_steps(experiment(p));
 }
 
 TEST_P(Families, SequenceParallel) {
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   p.sequence_parallel = true;
   expect_equal_steps(experiment(p));
   p.recompute = Recompute::full;
@@ -34,7 +34,7 @@ TEST_P(Families, SequenceParallel) {
 TEST_P(Families, Products) {
   std::int64_t const n = world().size();
   if (n < 4) GTEST_SKIP() << "4 ranks needed";
-  ParallelConfig p = cut(n / 4, 2, 2, n == 4 ? ScheduleKind::one_f_one_b : ScheduleKind::zb_h1);
+  Cut p = cut(n / 4, 2, 2, n == 4 ? ScheduleKind::one_f_one_b : ScheduleKind::zb_h1);
   p.sequence_parallel = n == 4;
   expect_equal_steps(experiment(p));
   p = cut(n / 2, 2, 1);
@@ -56,7 +56,7 @@ TEST(FamiliesTogether, LatentAttentionAndExperts) {
   ModelConfig const latent = small_latent();
   model.heads = latent.heads, model.kv_heads = latent.kv_heads, model.head_dim = latent.head_dim;
   model.mla = latent.mla;
-  for (ParallelConfig const& p : {expert_cut(n, 1, 1, n), expert_cut(1, n, 1, 2), expert_cut(n / 2, 1, 2, n / 2)})
+  for (Cut const& p : {expert_cut(n, 1, 1, n), expert_cut(1, n, 1, 2), expert_cut(n / 2, 1, 2, n / 2)})
     expect_equal_steps(small_experiment(model, p));
 }
 

@@ -13,13 +13,13 @@ std::int64_t ranks() { return world().size(); }
 std::vector<ScheduleKind> const pipelines{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                                           ScheduleKind::zb_h1, ScheduleKind::zb_v,        ScheduleKind::dualpipe};
 
-ParallelConfig with_schedule(ParallelConfig p, ScheduleKind schedule) {
+Cut with_schedule(Cut p, ScheduleKind schedule) {
   p.schedule = schedule;
   if (schedule == ScheduleKind::interleaved) p.vpp = 2;
   return p;
 }
 
-Experiment sharded(ModelConfig const& model, ParallelConfig p, ZeroKeep keep = ZeroKeep::none) {
+Experiment sharded(ModelConfig const& model, Cut p, ZeroKeep keep = ZeroKeep::none) {
   p.zero_stage = 3;
   p.zero_keep = keep;
   Experiment e = small_experiment(model, p);
@@ -40,7 +40,7 @@ TEST(FullSharding, EverySchedule) {
 TEST(FullSharding, KeptBetweenMicrobatches) {
   for (ZeroKeep const keep : {ZeroKeep::weights, ZeroKeep::all}) {
     expect_parity(sharded(small_llama(2), cut(ranks(), 1, 1), keep));
-    ParallelConfig p = cut(ranks(), 1, 1);
+    Cut p = cut(ranks(), 1, 1);
     p.shard_ranks = ranks() / 2;
     p.recompute = Recompute::full;
     expect_parity(sharded(small_llama(2), p, keep));
@@ -50,7 +50,7 @@ TEST(FullSharding, KeptBetweenMicrobatches) {
 TEST(FullSharding, RecomputeClippingDropoutAndBfloat16UnderAPipeline) {
   if (ranks() != 4) return;
   for (ScheduleKind const schedule : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1}) {
-    ParallelConfig p = with_schedule(cut(2, 1, 2), schedule);
+    Cut p = with_schedule(cut(2, 1, 2), schedule);
     p.recompute = Recompute::full;
     Experiment e = sharded(small_gpt(4), p);
     e.clip_grad = 0.1;
@@ -67,10 +67,10 @@ TEST(TiedEmbeddings, EveryScheduleAndZeroStage) {
     for (ScheduleKind const schedule : pipelines) {
       if (ranks() == 2 && stage > 0) continue;
       if (ranks() == 8 && stage % 2 == 0) continue;
-      ParallelConfig p = with_schedule(cut(ranks() / 2, 1, 2), schedule);
+      Cut p = with_schedule(cut(ranks() / 2, 1, 2), schedule);
       if (ranks() == 8) p.dp = p.tp = 2;
       Experiment e = sharded(small_gpt(4), p);
-      e.parallel.zero_stage = stage;
+      e.cut.zero_stage = stage;
       e.clip_grad = stage == 1 ? 0.1 : 0;
       expect_parity(e);
     }
@@ -78,7 +78,7 @@ TEST(TiedEmbeddings, EveryScheduleAndZeroStage) {
     expect_parity(sharded(small_gpt(2), cut(ranks(), 1, 1), keep));
 }
 
-Experiment with_experts(ModelConfig const& model, ParallelConfig const& p) {
+Experiment with_experts(ModelConfig const& model, Cut const& p) {
   Experiment e = sharded(model, p);
   e.routing = RoutingKind::learned;
   return e;
@@ -86,10 +86,10 @@ Experiment with_experts(ModelConfig const& model, ParallelConfig const& p) {
 
 TEST(FullSharding, Experts) {
   std::int64_t const n = ranks();
-  std::vector<ParallelConfig> cuts{expert_cut(n, 1, 1, n), expert_cut(n, 1, 1, n / 2), expert_cut(1, n, 1, 1),
-                                   expert_cut(n / 2, 2, 1, 2)};
+  std::vector<Cut> cuts{expert_cut(n, 1, 1, n), expert_cut(n, 1, 1, n / 2), expert_cut(1, n, 1, 1),
+                        expert_cut(n / 2, 2, 1, 2)};
   if (n > 2) cuts.push_back(expert_cut(n / 2, 1, 2, n / 2)), cuts.push_back(expert_cut(n / 2, 1, 2, 1));
-  for (ParallelConfig const& p : cuts)
+  for (Cut const& p : cuts)
     for (ModelConfig const& model : {small_deepseek_moe(4), small_qwen15_moe(4)})
       expect_equal_steps(with_experts(model, p), 1);
 }
@@ -98,10 +98,10 @@ TEST(HybridSharding, Experts) {
   if (ranks() < 4) return;
   for (int const stage : {1, 3})
     for (std::int64_t const ep : {1, 2}) {
-      ParallelConfig p = expert_cut(ranks(), 1, 1, ep);
+      Cut p = expert_cut(ranks(), 1, 1, ep);
       p.shard_ranks = ranks() / 2;
       Experiment e = with_experts(small_mixtral(), p);
-      e.parallel.zero_stage = stage;
+      e.cut.zero_stage = stage;
       e.clip_grad = 0.1;
       expect_equal_steps(e, 2);
     }

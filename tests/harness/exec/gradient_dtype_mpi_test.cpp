@@ -10,14 +10,14 @@
 namespace shardbench::test {
 namespace {
 
-Experiment narrow(ModelConfig const& model, ParallelConfig const& p) {
+Experiment narrow(ModelConfig const& model, Cut const& p) {
   Experiment e = small_experiment(model, p);
   e.precision = e.gradient_dtype = Dtype::bf16;
   return e;
 }
 
 TEST(GradientDtype, EveryProduct) {
-  for (ParallelConfig const& p : all_products(world().size())) {
+  for (Cut const& p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) > 2) continue;
     std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
     expect_parity(narrow(small_gpt(layers), p));
@@ -28,7 +28,7 @@ TEST(GradientDtype, EveryProduct) {
 TEST(GradientDtype, ShardsSchedulesExpertsAndClipping) {
   std::int64_t const n = world().size();
   for (int const stage : {1, 3}) {
-    ParallelConfig p = cut(n, 1, 1);
+    Cut p = cut(n, 1, 1);
     p.zero_stage = stage;
     Experiment e = narrow(small_qwen3(2), p);
     e.clip_grad = 0.1;
@@ -41,7 +41,7 @@ TEST(GradientDtype, ShardsSchedulesExpertsAndClipping) {
 }
 
 TEST(GradientDtype, HalvesGradientsAndTheirTraffic) {
-  ParallelConfig const p = cut(world().size(), 1, 1);
+  Cut const p = cut(world().size(), 1, 1);
   Experiment e = narrow(small_llama(2), p);
   StepProgram const two = lower(e, 0);
   e.gradient_dtype = Dtype::f32;

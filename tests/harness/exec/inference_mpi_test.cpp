@@ -11,11 +11,11 @@
 namespace shardbench::test {
 namespace {
 
-Experiment inference(ModelConfig const& model, ParallelConfig const& p, PhaseKind phase, std::int64_t seq = 8) {
+Experiment inference(ModelConfig const& model, Cut const& p, PhaseKind phase, std::int64_t seq = 8) {
   Experiment e;
   e.model_name = model.name;
   e.model = model;
-  e.parallel = p;
+  e.cut = p;
   e.phase = phase;
   e.seq = seq;
   e.micro_batch = 2;
@@ -37,7 +37,7 @@ void expect_parity(Experiment const& e) {
 constexpr PhaseKind phases[] = {PhaseKind::prefill, PhaseKind::decode};
 
 TEST(InferenceParity, EveryProductOfDataTensorAndPipelineParallelism) {
-  for (ParallelConfig const& p : all_products(world().size()))
+  for (Cut const& p : all_products(world().size()))
     for (PhaseKind const phase : phases)
       for (bool const llama : {false, true}) {
         std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
@@ -48,7 +48,7 @@ TEST(InferenceParity, EveryProductOfDataTensorAndPipelineParallelism) {
 TEST(InferenceParity, Families) {
   for (auto const make : {small_qwen3, small_gemma2, small_neox, small_falcon, small_latent})
     for (PhaseKind const phase : phases) {
-      ParallelConfig p = cut(1, world().size() / 2, 2);
+      Cut p = cut(1, world().size() / 2, 2);
       p.sequence_parallel = phase == PhaseKind::prefill && p.tp > 1;
       expect_parity(inference(make(2), p, phase));
       Experiment e = inference(make(2), cut(1, world().size(), 1), phase);
@@ -71,7 +71,7 @@ TEST(InferenceParity, ContextParallelPrefill) {
     for (auto const make : {small_gpt, small_gemma2, small_gemma3, small_latent}) {
       ModelConfig model = make(3);
       if (method == CpMethod::ulysses) model.kv_heads = model.heads;
-      ParallelConfig p;
+      Cut p;
       p.cp_method = method, p.cp = n;
       Experiment const e = inference(model, p, PhaseKind::prefill, 16);
       expect_parity(e);
@@ -86,7 +86,7 @@ TEST(InferenceParity, ContextParallelPrefill) {
 TEST(InferenceParity, Experts) {
   std::int64_t const n = world().size();
   for (PhaseKind const phase : phases) {
-    ParallelConfig p = expert_cut(n, 1, 1, n);
+    Cut p = expert_cut(n, 1, 1, n);
     expect_parity(inference(small_mixtral(2), p, phase));
     if (phase == PhaseKind::decode) continue;
     p = cut(1, 1, 1);
@@ -96,7 +96,7 @@ TEST(InferenceParity, Experts) {
 }
 
 TEST(InferencePayload, CommunicatorsCountWhatTheProgramSays) {
-  for (ParallelConfig const& p : all_products(world().size()))
+  for (Cut const& p : all_products(world().size()))
     for (PhaseKind const phase : phases) {
       Experiment const e = inference(small_llama(std::max<std::int64_t>(p.pp, 2)), p, phase);
       SCOPED_TRACE(command_flags(e));

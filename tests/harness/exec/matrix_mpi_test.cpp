@@ -35,7 +35,7 @@ struct Draw {
   double dropout = 0, clip_grad = 0, bucket_mb = 25;
   Dtype precision = Dtype::f32;
   Scope scope = Scope::model;
-  ParallelConfig parallel;
+  Cut cut;
 };
 
 /// The experiment, or nothing when some rule, the lowering or the kernels refuse it.
@@ -44,7 +44,7 @@ std::optional<Experiment> runnable(Draw const& d, std::string* why = nullptr) {
   ModelConfig const gpt = tiny(small_gpt(d.layers));
   e.model = d.family == 0 ? gpt : d.family == 1 ? tiny(small_llama(d.layers)) : tiny_experts(d.layers);
   e.model_name = e.model.name;
-  e.parallel = d.parallel;
+  e.cut = d.cut;
   e.seq = d.seq, e.micro_batch = d.micro_batch, e.global_batch = d.global_batch;
   e.precision = d.precision, e.scope = d.scope;
   e.dropout = d.dropout, e.clip_grad = d.clip_grad, e.bucket_mb = d.bucket_mb;
@@ -78,7 +78,7 @@ std::vector<Draw> all_draws(std::int64_t ranks) {
               for (Recompute const recompute : {Recompute::none, Recompute::selective, Recompute::full})
                 for (int const family : {0, 1, 2}) {
                   Draw d;
-                  ParallelConfig& p = d.parallel;
+                  Cut& p = d.cut;
                   p.tp = tp, p.pp = pp, p.cp = cp, p.dp = ranks / (tp * pp * cp);
                   p.zero_stage = zero, p.vpp = vpp, p.sequence_parallel = sp, p.recompute = recompute;
                   bool const idle = (zero > 0 && p.dp == 1) || (vpp > 1 && pp == 1) || (sp && tp == 1);
@@ -92,7 +92,7 @@ std::vector<Draw> all_draws(std::int64_t ranks) {
 }
 
 /// What a combination is made of, for the test that all of it was seen.
-std::set<std::string> parts_of(ParallelConfig const& p) {
+std::set<std::string> parts_of(Cut const& p) {
   std::set<std::string> parts;
   auto const add = [&](bool is, char const* name) {
     if (is) parts.insert(name);
@@ -115,7 +115,7 @@ TEST(Matrix, CombinationsOfAllAxes) {
   for (bool const fresh_only : {true, false})
     for (Draw& d : draws) {
       if (ran == wanted || d.layers == 0) continue;
-      auto const parts = parts_of(d.parallel);
+      auto const parts = parts_of(d.cut);
       auto const before = seen.size();
       std::set<std::pair<std::string, std::string>> with = seen;
       for (auto const& a : parts)
@@ -140,7 +140,7 @@ Draw random_draw(std::mt19937& random, std::int64_t ranks) {
   };
   auto const chance = [&](int percent) { return below(100) < percent; };
   Draw d;
-  ParallelConfig& p = d.parallel;
+  Cut& p = d.cut;
   std::int64_t left = ranks;
   for (std::int64_t* const degree : {&p.tp, &p.pp, &p.cp}) {
     while (left > 1 && chance(35)) *degree *= 2, left /= 2;
@@ -152,7 +152,7 @@ Draw random_draw(std::mt19937& random, std::int64_t ranks) {
   if (p.pp == 1) p.schedule = ScheduleKind::one_f_one_b, p.vpp = 1;
   p.zero_stage = p.dp > 1 ? static_cast<int>(below(4)) : 0;
   p.sequence_parallel = p.tp > 1 && chance(40);
-  if (p.tp > 1 && chance(30)) p.tp_overlap = "chunked", p.tp_overlap_chunks = 1 + below(5);
+  if (p.tp > 1 && chance(30)) p.tp_overlap = TpOverlap::chunked, p.tp_overlap_chunks = 1 + below(5);
   if (p.tp > 1 && !p.sequence_parallel && chance(30)) p.tp_sync_fraction = 0.25 * static_cast<double>(below(4));
   p.recompute = static_cast<Recompute>(below(3));
   if (p.recompute != Recompute::none && chance(30)) p.recompute_layers = 1;

@@ -9,7 +9,7 @@
 namespace shardbench::test {
 namespace {
 
-Experiment short_run(ParallelConfig const& p) {
+Experiment short_run(Cut const& p) {
   Experiment e = small_experiment(small_gpt(4), p);
   e.warmup = 1;
   e.max_iterations = 3;
@@ -19,7 +19,7 @@ Experiment short_run(ParallelConfig const& p) {
 
 class Measured : public testing::TestWithParam<int> {
  protected:
-  ParallelConfig parallel() const {
+  Cut parallel() const {
     std::int64_t const n = world().size();
     switch (GetParam()) {
       case 0:
@@ -55,7 +55,7 @@ TEST_P(Measured, PartsMakeTheStep) {
   EXPECT_NEAR(m.loss, m.parity->reference_loss, 1);
   for (std::size_t a = 0; a < axis_count; ++a)
     EXPECT_EQ(m.payload_bytes[a] > 0,
-              counted.traffic[a].payload_bytes > 0 || (a == static_cast<std::size_t>(Axis::pp) && e.parallel.pp > 1));
+              counted.traffic[a].payload_bytes > 0 || (a == static_cast<std::size_t>(Axis::pp) && e.cut.pp > 1));
 }
 
 TEST_P(Measured, EveryOpOfTheStepHasASpan) {

@@ -62,9 +62,8 @@ inline std::vector<ModelConfig> small_moe_models() {
   return {small_mixtral(), small_qwen3_moe(), small_qwen15_moe(), small_deepseek_moe()};
 }
 
-inline ParallelConfig expert_cut(std::int64_t dp, std::int64_t tp, std::int64_t pp, std::int64_t ep,
-                                 std::int64_t etp = 1) {
-  ParallelConfig p = cut(dp, tp, pp);
+inline Cut expert_cut(std::int64_t dp, std::int64_t tp, std::int64_t pp, std::int64_t ep, std::int64_t etp = 1) {
+  Cut p = cut(dp, tp, pp);
   p.ep = ep;
   p.etp = etp;
   return p;

@@ -11,14 +11,14 @@
 namespace shardbench::test {
 namespace {
 
-Experiment learned(ModelConfig const& model, ParallelConfig const& p) {
+Experiment learned(ModelConfig const& model, Cut const& p) {
   Experiment e = small_experiment(model, p);
   e.routing = RoutingKind::learned;
   return e;
 }
 
 /// (dp, tp, pp, ep, etp) of this many ranks: ep within dp, across tp, and the experts cut.
-std::vector<ParallelConfig> expert_cuts() {
+std::vector<Cut> expert_cuts() {
   switch (world().size()) {
     case 2:
       return {expert_cut(2, 1, 1, 2), expert_cut(1, 2, 1, 2), expert_cut(2, 1, 1, 1, 2), expert_cut(1, 1, 2, 1)};
@@ -31,12 +31,12 @@ std::vector<ParallelConfig> expert_cuts() {
 }
 
 TEST(MoeParity, EveryFamilyOnEveryCut) {
-  for (ParallelConfig const& p : expert_cuts())
+  for (Cut const& p : expert_cuts())
     for (ModelConfig const& model : small_moe_models()) expect_equal_steps(learned(model, p), 1);
 }
 
 TEST(MoeParity, PrescribedRoutingBalancedAndSkewed) {
-  for (ParallelConfig const& p : expert_cuts()) {
+  for (Cut const& p : expert_cuts()) {
     Experiment e = small_experiment(small_qwen15_moe(), p);
     expect_equal_steps(e, 1);
     e.router_skew = 3;
@@ -47,7 +47,7 @@ TEST(MoeParity, PrescribedRoutingBalancedAndSkewed) {
 }
 
 TEST(MoeParity, SequenceParallelAndRecompute) {
-  for (ParallelConfig p : expert_cuts()) {
+  for (Cut p : expert_cuts()) {
     p.sequence_parallel = p.tp > 1;
     p.recompute = Recompute::full;
     expect_equal_steps(learned(small_deepseek_moe(), p), 1);
@@ -57,14 +57,14 @@ TEST(MoeParity, SequenceParallelAndRecompute) {
 }
 
 TEST(MoeParity, ShardedOptimizerOverBothMeshes) {
-  for (ParallelConfig p : expert_cuts()) {
+  for (Cut p : expert_cuts()) {
     p.zero_stage = 1;
     if (p.dp > 1) expect_equal_steps(learned(small_mixtral(), p), 1);
   }
 }
 
 TEST(MoeParity, TokensBeyondTheCapacityAreDroppedAlike) {
-  for (ParallelConfig const& p : expert_cuts()) {
+  for (Cut const& p : expert_cuts()) {
     Experiment e = learned(small_mixtral(), p);
     e.capacity = 1;
     expect_equal_steps(e, 1);
@@ -77,7 +77,7 @@ TEST(MoeParity, TokensBeyondTheCapacityAreDroppedAlikeInCutSequences) {
   for (CpMethod const method : {CpMethod::ring, CpMethod::ulysses})
     for (std::int64_t const tp : {1, 2}) {
       if (tp == 2 && n < 4) continue;
-      ParallelConfig p = expert_cut(1, tp, 1, 2);
+      Cut p = expert_cut(1, tp, 1, 2);
       p.cp = n / tp, p.cp_method = method;
       p.sequence_parallel = tp > 1 && method == CpMethod::ring;
       ModelConfig model = small_mixtral(1);
@@ -93,8 +93,8 @@ TEST(MoeParity, OtherSchedules) {
   if (world().size() < 4) return;
   for (ScheduleKind const schedule : {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::dualpipe}) {
     Experiment e = learned(small_mixtral(4), expert_cut(world().size() / 2, 1, 2, 2));
-    e.parallel.schedule = schedule;
-    if (schedule == ScheduleKind::interleaved) e.parallel.vpp = 2;
+    e.cut.schedule = schedule;
+    if (schedule == ScheduleKind::interleaved) e.cut.vpp = 2;
     e.global_batch = 4 * world().size();
     resolve(e);
     expect_equal_steps(e, 1);
@@ -102,7 +102,7 @@ TEST(MoeParity, OtherSchedules) {
 }
 
 TEST(MoePayload, IsTheRoutingThatOccurred) {
-  for (ParallelConfig const& p : expert_cuts())
+  for (Cut const& p : expert_cuts())
     for (double const skew : {0.0, 2.5}) {
       Experiment e = small_experiment(small_mixtral(), p);
       e.router_skew = skew;

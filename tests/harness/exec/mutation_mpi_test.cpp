@@ -88,11 +88,11 @@ void expect_all_noticed(Experiment const& e, std::vector<Mutation> const& mutati
 }
 
 /// A cut for this number of ranks with a tensor axis of `tp` and a pipeline of `pp`.
-ParallelConfig with(std::int64_t tp, std::int64_t pp) { return cut(world().size() / (tp * pp), tp, pp); }
+Cut with(std::int64_t tp, std::int64_t pp) { return cut(world().size() / (tp * pp), tp, pp); }
 
 TEST(Mutation, TensorAndDataParallel) {
   if (world().size() > 4) GTEST_SKIP() << "2 and 4 ranks say it all";
-  ParallelConfig const p = with(2, 1);
+  Cut const p = with(2, 1);
   std::vector<Mutation> mutations{Mutation::drop, Mutation::maximum};
   if (p.dp == 2) mutations.push_back(Mutation::other_group);
   expect_all_noticed(small_experiment(small_gpt(2), p), mutations);
@@ -100,7 +100,7 @@ TEST(Mutation, TensorAndDataParallel) {
 
 TEST(Mutation, SequenceParallel) {
   if (world().size() > 4) GTEST_SKIP() << "2 and 4 ranks say it all";
-  ParallelConfig p = with(2, 1);
+  Cut p = with(2, 1);
   p.sequence_parallel = true;
   expect_all_noticed(small_experiment(small_llama(2), p), {Mutation::drop, Mutation::maximum});
 }
@@ -120,7 +120,7 @@ TEST(Mutation, ReplicatedKeyValueHeads) {
 
 TEST(Mutation, ShardedOptimizer) {
   if (world().size() > 4) GTEST_SKIP() << "2 and 4 ranks say it all";
-  ParallelConfig p = with(1, 1);
+  Cut p = with(1, 1);
   p.zero_stage = 1;
   expect_all_noticed(small_experiment(small_gpt(2), p), {Mutation::drop, Mutation::maximum});
 }

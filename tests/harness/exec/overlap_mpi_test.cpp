@@ -4,8 +4,8 @@
 namespace shardbench::test {
 namespace {
 
-ParallelConfig chunked(ParallelConfig p, bool sequence_parallel, std::int64_t chunks = 4) {
-  p.tp_overlap = "chunked";
+Cut chunked(Cut p, bool sequence_parallel, std::int64_t chunks = 4) {
+  p.tp_overlap = TpOverlap::chunked;
   p.tp_overlap_chunks = chunks;
   p.sequence_parallel = sequence_parallel;
   return p;
@@ -23,7 +23,7 @@ TEST(TensorOverlap, EveryNumberOfPieces) {
 TEST(TensorOverlap, WithOtherAxesRecomputeAndStates) {
   std::int64_t const n = world().size();
   for (bool const sp : {false, true}) {
-    ParallelConfig p = chunked(cut(n / 2, 2, 1), sp);
+    Cut p = chunked(cut(n / 2, 2, 1), sp);
     p.zero_stage = n > 2 ? 3 : 0;
     expect_parity(small_experiment(small_llama(2), p));
     p.zero_stage = 0;
@@ -41,7 +41,7 @@ TEST(TensorOverlap, WithOtherAxesRecomputeAndStates) {
 TEST(TensorOverlap, MovesTheBytesOfTheWholeProducts) {
   for (bool const sp : {false, true}) {
     Experiment const whole = small_experiment(small_llama(2), [&] {
-      ParallelConfig p = cut(1, world().size(), 1);
+      Cut p = cut(1, world().size(), 1);
       p.sequence_parallel = sp;
       return p;
     }());

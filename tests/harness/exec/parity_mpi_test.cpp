@@ -16,12 +16,12 @@
 namespace shardbench::test {
 namespace {
 
-ModelConfig model_of(bool llama, ParallelConfig const& p) {
+ModelConfig model_of(bool llama, Cut const& p) {
   std::int64_t const layers = std::max<std::int64_t>(p.pp, 4);
   return llama ? small_llama(layers) : small_gpt(layers);
 }
 
-std::vector<ScheduleKind> schedules_of(ParallelConfig const& p) {
+std::vector<ScheduleKind> schedules_of(Cut const& p) {
   if (p.pp == 1) return {ScheduleKind::one_f_one_b};
   return {ScheduleKind::gpipe, ScheduleKind::one_f_one_b};
 }
@@ -29,16 +29,16 @@ std::vector<ScheduleKind> schedules_of(ParallelConfig const& p) {
 /// Runs `change`d experiments of every product, schedule and model; of eight ranks only some of the products.
 template <class Change>
 void expect_parity_of_all(Change change, bool thin_out = true) {
-  for (ParallelConfig p : all_products(world().size())) {
+  for (Cut p : all_products(world().size())) {
     if (thin_out && world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
     for (ScheduleKind const schedule : schedules_of(p))
       for (bool const llama : {false, true}) {
         p.schedule = schedule;
         Experiment e;
         e.model = model_of(llama, p);
-        e.parallel = p;
+        e.cut = p;
         if (!change(e)) continue;
-        Experiment base = small_experiment(e.model, e.parallel);
+        Experiment base = small_experiment(e.model, e.cut);
         base.precision = e.precision;
         base.scope = e.scope;
         expect_parity(base);
@@ -51,42 +51,42 @@ TEST(Parity, EveryProductOfDataTensorAndPipelineParallelism) {
 }
 
 TEST(Parity, SequenceParallel) {
-  expect_parity_of_all([](Experiment& e) { return e.parallel.sequence_parallel = e.parallel.tp > 1; });
+  expect_parity_of_all([](Experiment& e) { return e.cut.sequence_parallel = e.cut.tp > 1; });
 }
 
 TEST(Parity, Recompute) {
   expect_parity_of_all([](Experiment& e) {
-    e.parallel.recompute = e.model.tied_embeddings ? Recompute::full : Recompute::selective;
-    e.parallel.sequence_parallel = e.parallel.tp == 2;
-    return e.parallel.schedule == ScheduleKind::one_f_one_b;
+    e.cut.recompute = e.model.tied_embeddings ? Recompute::full : Recompute::selective;
+    e.cut.sequence_parallel = e.cut.tp == 2;
+    return e.cut.schedule == ScheduleKind::one_f_one_b;
   });
 }
 
 TEST(Parity, ShardedOptimizer) {
   expect_parity_of_all([](Experiment& e) {
-    e.parallel.zero_stage = 1;
-    return e.parallel.dp > 1 && e.parallel.schedule == ScheduleKind::one_f_one_b;
+    e.cut.zero_stage = 1;
+    return e.cut.dp > 1 && e.cut.schedule == ScheduleKind::one_f_one_b;
   });
 }
 
 TEST(Parity, Bfloat16) {
   expect_parity_of_all([](Experiment& e) {
     e.precision = Dtype::bf16;
-    return e.parallel.schedule == ScheduleKind::one_f_one_b;
+    return e.cut.schedule == ScheduleKind::one_f_one_b;
   });
 }
 
 TEST(Parity, BlocksOnly) {
   expect_parity_of_all([](Experiment& e) {
     e.scope = Scope::layer;
-    return e.parallel.schedule == ScheduleKind::one_f_one_b;
+    return e.cut.schedule == ScheduleKind::one_f_one_b;
   });
 }
 
 TEST(Parity, OtherSchedules) {
   for (ScheduleKind const schedule :
        {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe}) {
-    ParallelConfig p = cut(1, world().size() / 2, 2, schedule);
+    Cut p = cut(1, world().size() / 2, 2, schedule);
     if (schedule == ScheduleKind::interleaved) p.vpp = 2;
     for (bool const sequence_parallel : {false, true}) {
       p.sequence_parallel = sequence_parallel;
@@ -107,7 +107,7 @@ TEST(Parity, N04OddVocabulary) {
 }
 
 TEST(Parity, SeveralSamplesInAMicrobatch) {
-  for (ParallelConfig const& p : all_products(world().size())) {
+  for (Cut const& p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) > 2) continue;
     Experiment e = small_experiment(small_llama(8), p);
     e.global_batch = 16;
@@ -117,9 +117,9 @@ TEST(Parity, SeveralSamplesInAMicrobatch) {
 }
 
 TEST(Payload, CommunicatorsCountWhatTheProgramSays) {
-  for (ParallelConfig const& base : all_products(world().size()))
+  for (Cut const& base : all_products(world().size()))
     for (int variant = 0; variant < 3; ++variant) {
-      ParallelConfig p = base;
+      Cut p = base;
       p.sequence_parallel = variant == 1 && p.tp > 1;
       p.zero_stage = variant == 2 && p.dp > 1 ? 1 : 0;
       Experiment const e = small_experiment(model_of(variant == 1, p), p);
@@ -143,7 +143,7 @@ TEST(Payload, CommunicatorsCountWhatTheProgramSays) {
 }
 
 TEST(VerifyCollectives, ARankWithAnotherSizeIsFound) {
-  ParallelConfig const p = cut(1, world().size(), 1);
+  Cut const p = cut(1, world().size(), 1);
   Experiment const e = small_experiment(small_gpt(1), p);
   for (bool const broken : {false, true}) {
     StepProgram program = lower(e, world().rank());

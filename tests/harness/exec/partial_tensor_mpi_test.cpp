@@ -4,7 +4,7 @@
 namespace shardbench::test {
 namespace {
 
-ParallelConfig partial(ParallelConfig p, double fraction) {
+Cut partial(Cut p, double fraction) {
   p.tp_sync_fraction = fraction;
   return p;
 }
@@ -20,7 +20,7 @@ TEST(PartialTensorParallel, EqualsItsStreamsOnOneRank) {
 TEST(PartialTensorParallel, WithOtherAxesAndStates) {
   std::int64_t const n = world().size();
   if (n < 4) GTEST_SKIP() << "4 ranks needed";
-  for (ParallelConfig p : {cut(n / 2, 2, 1), cut(1, 2, n / 2), cut(n / 4, 2, 2)}) {
+  for (Cut p : {cut(n / 2, 2, 1), cut(1, 2, n / 2), cut(n / 4, 2, 2)}) {
     ModelConfig const gpt = small_gpt(std::max<std::int64_t>(p.pp, 2)),
                       llama = small_llama(std::max<std::int64_t>(p.pp, 2));
     p = partial(p, 0.25);
@@ -56,7 +56,7 @@ TEST(PartialTensorParallel, AllChannelsIsTheSameProgramAsFullTensorParallelism) 
   // agree.
   std::int64_t const n = world().size();
   Experiment const full = small_experiment(small_gpt(2), cut(1, n, 1));
-  EXPECT_EQ(full.parallel.tp_sync_fraction, 1);
+  EXPECT_EQ(full.cut.tp_sync_fraction, 1);
   StepProgram const a = lower(full, world().rank()),
                     b = lower(small_experiment(small_gpt(2), partial(cut(1, n, 1), 1)), world().rank());
   ASSERT_EQ(a.segments.size(), b.segments.size());

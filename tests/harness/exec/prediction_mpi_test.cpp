@@ -27,7 +27,7 @@ ModelConfig dense(std::int64_t layers, bool tied = false) {
   return m;
 }
 
-Experiment predicting(ModelConfig const& model, ParallelConfig const& p) {
+Experiment predicting(ModelConfig const& model, Cut const& p) {
   Experiment e = small_experiment(model, p);
   e.mtp = model.mtp_layers;
   resolve(e);
@@ -35,7 +35,7 @@ Experiment predicting(ModelConfig const& model, ParallelConfig const& p) {
 }
 
 TEST(MultiTokenPrediction, EveryProduct) {
-  for (ParallelConfig p : all_products(ranks())) {
+  for (Cut p : all_products(ranks())) {
     ModelConfig const model = dense(std::max<std::int64_t>(2, p.pp), p.dp == 2);
     expect_parity(predicting(model, p));
     p.sequence_parallel = p.tp > 1;
@@ -47,18 +47,18 @@ TEST(MultiTokenPrediction, SchedulesAndShards) {
   for (ScheduleKind const schedule :
        {ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::dualpipe})
     for (int const stage : {0, 1, 3}) {
-      ParallelConfig p = cut(ranks() / 2, 1, 2, schedule);
+      Cut p = cut(ranks() / 2, 1, 2, schedule);
       if (schedule == ScheduleKind::interleaved) p.vpp = 2;
       p.zero_stage = stage;
       if ((stage > 0) != (ranks() == 4)) continue;
       Experiment e = small_experiment(dense(4, schedule == ScheduleKind::zb_v), cut(1, 1, 1));
-      e.parallel = p, e.ranks = ranks();
+      e.cut = p, e.ranks = ranks();
       e.mtp = e.model.mtp_layers;
       e.global_batch = 4 * p.dp;
       resolve(e);
       expect_parity(e, 1);
     }
-  ParallelConfig p = cut(ranks(), 1, 1);
+  Cut p = cut(ranks(), 1, 1);
   p.zero_stage = 3;
   p.recompute = Recompute::full;
   expect_parity(predicting(dense(2), p));
@@ -70,8 +70,8 @@ TEST(MultiTokenPrediction, SchedulesAndShards) {
 }
 
 TEST(MultiTokenPrediction, ChunkedOverlapDropoutClippingAndBfloat16) {
-  ParallelConfig p = cut(ranks() / 2, 2, 1);
-  p.tp_overlap = "chunked";
+  Cut p = cut(ranks() / 2, 2, 1);
+  p.tp_overlap = TpOverlap::chunked;
   Experiment e = predicting(dense(2), p);
   e.dropout = 0.1;
   e.clip_grad = 0.1;
@@ -82,9 +82,9 @@ TEST(MultiTokenPrediction, ChunkedOverlapDropoutClippingAndBfloat16) {
 
 TEST(MultiTokenPrediction, WithExperts) {
   std::int64_t const n = ranks();
-  std::vector<ParallelConfig> cuts{expert_cut(n, 1, 1, n), expert_cut(1, n, 1, n)};
+  std::vector<Cut> cuts{expert_cut(n, 1, 1, n), expert_cut(1, n, 1, n)};
   if (n > 2) cuts.push_back(expert_cut(n / 2, 1, 2, 2)), cuts.push_back(expert_cut(n / 2, 2, 1, 2, 2));
-  for (ParallelConfig const& p : cuts) {
+  for (Cut const& p : cuts) {
     Experiment e = predicting(small_deepseek(3), p);
     e.routing = RoutingKind::learned;
     expect_equal_steps(e, 1);

@@ -68,8 +68,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Gradients,
 // The reference of partially synchronised tensor parallelism is a function of its weights like any other.
 TEST(Streams, GradientsAreTheSlopesOfTheLoss) {
   Experiment e = small_experiment(small_gpt(2), cut(1, 1, 1));
-  e.parallel.streams = 2;
-  e.parallel.tp_sync_fraction = 0.5;
+  e.cut.streams = 2;
+  e.cut.tp_sync_fraction = 0.5;
   Alone one(e);
   double const loss = one.loss();
   EXPECT_NEAR(loss, std::log(300.0), 0.6);
@@ -100,10 +100,10 @@ TEST(Streams, AllChannelsSynchronisedIsTheModelItself) {
     Experiment e = small_experiment(llama ? small_llama(2) : small_gpt(2), cut(1, 1, 1));
     Alone plain(e);
     double const loss = plain.loss();
-    e.parallel.streams = 4;
+    e.cut.streams = 4;
     Alone streams(e);
     EXPECT_NEAR(streams.loss(), loss, 1e-5);
-    e.parallel.tp_sync_fraction = 0.5;
+    e.cut.tp_sync_fraction = 0.5;
     Alone partial(e);
     EXPECT_GT(std::abs(partial.loss() - loss), 1e-3) << "with private channels it is another model";
   }

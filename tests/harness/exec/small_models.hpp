@@ -197,11 +197,11 @@ inline ModelConfig small_yolo(bool deep_everywhere) {
 }
 
 /// A resolved experiment: 8 samples of 16 tokens a step.
-inline Experiment small_experiment(ModelConfig const& model, ParallelConfig const& parallel) {
+inline Experiment small_experiment(ModelConfig const& model, Cut const& parallel) {
   Experiment e;
   e.model_name = model.name;
   e.model = model;
-  e.parallel = parallel;
+  e.cut = parallel;
   e.seq = model.vision ? model.vision_tokens() : model.yolo ? 1 : 16;
   e.micro_batch = 1;
   e.global_batch = 8;
@@ -210,9 +210,8 @@ inline Experiment small_experiment(ModelConfig const& model, ParallelConfig cons
   return e;
 }
 
-inline ParallelConfig cut(std::int64_t dp, std::int64_t tp, std::int64_t pp,
-                          ScheduleKind schedule = ScheduleKind::one_f_one_b) {
-  ParallelConfig p;
+inline Cut cut(std::int64_t dp, std::int64_t tp, std::int64_t pp, ScheduleKind schedule = ScheduleKind::one_f_one_b) {
+  Cut p;
   p.dp = dp;
   p.tp = tp;
   p.pp = pp;

@@ -25,16 +25,16 @@ TEST(StrategyFiles, EachOneRunsWithParity) {
   EXPECT_GE(shipped().size(), 3u);
   for (std::string const& file : shipped())
     for (bool const llama : {false, true}) {
-      ParallelConfig p = cut(llama || n == 2 ? 1 : 2, llama || n == 2 ? n : n / 2, 1);
+      Cut p = cut(llama || n == 2 ? 1 : 2, llama || n == 2 ? n : n / 2, 1);
       p.strategy = file;
       expect_parity(small_experiment(llama ? small_llama(2, 8, 8) : small_gpt(2), p));
-      p.tp_overlap = "chunked";
+      p.tp_overlap = TpOverlap::chunked;
       if (n <= 4) expect_parity(small_experiment(llama ? small_llama(2, 8, 8) : small_gpt(2), p));
     }
 }
 
 TEST(StrategyFiles, MegatronsFileIsTheBuiltInCut) {
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   StepProgram const built_in = lower(small_experiment(small_llama(2, 8, 8), p), world().rank());
   p.strategy = SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/megatron.yaml";
   StepProgram const file = lower(small_experiment(small_llama(2, 8, 8), p), world().rank());
@@ -44,7 +44,7 @@ TEST(StrategyFiles, MegatronsFileIsTheBuiltInCut) {
 }
 
 TEST(StrategyFiles, VocabularyOnlyMovesNothingInBlocks) {
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   p.strategy = SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/vocabulary_only.yaml";
   Experiment e = small_experiment(small_llama(2), p);
   e.scope = Scope::layer;
@@ -56,7 +56,7 @@ std::string refusal_of(std::string const& yaml, ModelConfig const& model) {
   auto const path =
       std::filesystem::temp_directory_path() / fmt::format("shardbench_cut_{}_{}.yaml", world().size(), world().rank());
   std::ofstream(path) << yaml;
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   p.strategy = path.string();
   std::string message;
   try {
@@ -90,7 +90,7 @@ TEST(StrategyFiles, PrivateChannelsAsData) {
       << "weights: {embedding.word: {tp: shard(0)}, attention.qkv: {tp: shard(0)}, attention.out: {tp: shard(1)}, "
          "mlp.up: {tp: shard(0)}, mlp.down: {tp: shard(1)}, head: {tp: shard(0)}}\n"
          "activations: {block: {tp: private(24)}}\n";
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   p.strategy = path.string();
   expect_parity(small_experiment(small_llama(2, 8, 8), p));
   std::filesystem::remove(path);
@@ -115,7 +115,7 @@ void expect_parity_or_refusal(std::string const& yaml, ModelConfig const& model)
   auto const path = std::filesystem::temp_directory_path() /
                     fmt::format("shardbench_draw_{}_{}.yaml", world().size(), world().rank());
   std::ofstream(path) << yaml;
-  ParallelConfig p = cut(1, world().size(), 1);
+  Cut p = cut(1, world().size(), 1);
   p.strategy = path.string();
   std::string refusal;
   try {

@@ -12,7 +12,7 @@ namespace shardbench::test {
 namespace {
 
 /// Two images a microbatch, so that the class tokens are more than one row.
-Experiment vit_experiment(ModelConfig const& model, ParallelConfig const& p) {
+Experiment vit_experiment(ModelConfig const& model, Cut const& p) {
   Experiment e = small_experiment(model, p);
   e.micro_batch = 2;
   e.global_batch = 16;
@@ -21,7 +21,7 @@ Experiment vit_experiment(ModelConfig const& model, ParallelConfig const& p) {
 }
 
 TEST(VisionTransformer, EveryProductOfDataTensorAndPipelineParallelism) {
-  for (ParallelConfig const& p : all_products(world().size())) {
+  for (Cut const& p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
     for (bool const class_token : {true, false}) {
       ParityReport const report =
@@ -34,7 +34,7 @@ TEST(VisionTransformer, EveryProductOfDataTensorAndPipelineParallelism) {
 }
 
 TEST(VisionTransformer, SequenceParallel) {
-  for (ParallelConfig p : all_products(world().size())) {
+  for (Cut p : all_products(world().size())) {
     if (p.tp == 1 || p.tp == 4) continue;
     p.sequence_parallel = true;
     std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
@@ -44,7 +44,7 @@ TEST(VisionTransformer, SequenceParallel) {
 }
 
 TEST(VisionTransformer, ParallelBlocksWithNormedHeads) {
-  for (ParallelConfig p : all_products(world().size())) {
+  for (Cut p : all_products(world().size())) {
     if (world().size() == 8 && std::max({p.dp, p.tp, p.pp}) == 4) continue;
     p.sequence_parallel = p.tp == 2;
     expect_equal_steps(vit_experiment(small_vit_22b(std::max<std::int64_t>(p.pp, 2)), p));
@@ -53,7 +53,7 @@ TEST(VisionTransformer, ParallelBlocksWithNormedHeads) {
 
 TEST(VisionTransformer, ShardedStatesAndRecompute) {
   for (int const stage : {1, 2, 3}) {
-    ParallelConfig p = cut(2, world().size() / 2, 1);
+    Cut p = cut(2, world().size() / 2, 1);
     p.zero_stage = stage;
     p.recompute = stage == 2 ? Recompute::full : Recompute::none;
     expect_equal_steps(vit_experiment(small_vit(stage == 1), p));
@@ -83,8 +83,8 @@ TEST(Yolo, BlocksWithShardedOptimizerAndRecompute) {
   Experiment e = yolo_experiment(false);
   e.scope = Scope::layer;
   for (int const stage : {1, 2}) {
-    e.parallel.zero_stage = stage;
-    e.parallel.recompute = stage == 2 ? Recompute::full : Recompute::none;
+    e.cut.zero_stage = stage;
+    e.cut.recompute = stage == 2 ? Recompute::full : Recompute::none;
     expect_equal_steps(e);
   }
 }

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "harness/comm/communicator.hpp"
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 
 namespace shardbench::test {
 
@@ -13,12 +13,12 @@ inline Communicator& world() {
 }
 
 /// Every (dp, tp, pp) whose product is the number of ranks.
-inline std::vector<ParallelConfig> all_products(std::int64_t ranks) {
-  std::vector<ParallelConfig> cuts;
+inline std::vector<Cut> all_products(std::int64_t ranks) {
+  std::vector<Cut> cuts;
   for (std::int64_t dp = 1; dp <= ranks; ++dp)
     for (std::int64_t tp = 1; tp <= ranks / dp; ++tp) {
       if (ranks % (dp * tp) != 0) continue;
-      ParallelConfig p;
+      Cut p;
       p.dp = dp, p.tp = tp, p.pp = ranks / (dp * tp);
       cuts.push_back(p);
     }

@@ -32,8 +32,7 @@ struct EmulatedJob {
 };
 
 /// A small experiment that asks for the emulated GPU; samples enough for every schedule on these ranks.
-inline Experiment emulated_experiment(ModelConfig const& model, ParallelConfig const& parallel,
-                                      std::int64_t samples = 0) {
+inline Experiment emulated_experiment(ModelConfig const& model, Cut const& parallel, std::int64_t samples = 0) {
   Experiment e = small_experiment(model, parallel);
   e.global_batch = samples > 0 ? samples : 2 * world().size();
   e.device = tested_device;

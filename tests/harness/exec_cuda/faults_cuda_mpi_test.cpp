@@ -99,7 +99,7 @@ TEST_F(Faults, ARankThatFailsLeavesNoOtherHanging) {
 }
 
 TEST_F(Faults, AHangIsAbortedAndNamed) {
-  for (ParallelConfig const& p : {cut(1, world().size(), 1), cut(world().size(), 1, 1), cut(1, 1, world().size())}) {
+  for (Cut const& p : {cut(1, world().size(), 1), cut(world().size(), 1, 1), cut(1, 1, world().size())}) {
     EmulatedJob const job(short_timeout);
     Runner runner(lower(emulated_experiment(small_gpt(world().size()), p), world().rank()), job.device(), *job.nccl);
     runner.initialize(1);

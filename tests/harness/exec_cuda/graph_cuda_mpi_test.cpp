@@ -51,7 +51,7 @@ class EagerGraphs final : public Device {
   std::size_t arena_bytes_ = 0;
 };
 
-void expect_ordered_capture(ParallelConfig const& p) {
+void expect_ordered_capture(Cut const& p) {
   EmulatedJob const job;
   EagerGraphs device(job.device());
   Experiment const e = emulated_experiment(small_llama(std::max<std::int64_t>(p.pp, 2)), p);

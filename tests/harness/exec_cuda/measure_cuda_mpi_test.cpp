@@ -6,7 +6,7 @@
 namespace shardbench::test {
 namespace {
 
-void expect_parts_make_the_step(ParallelConfig const& p) {
+void expect_parts_make_the_step(Cut const& p) {
   EmulatedJob const job;
   Experiment e = emulated_experiment(small_gpt(2), p);
   e.warmup = 1;

@@ -27,7 +27,7 @@ TEST(EmulatedMemory, WhatIsTakenIsWhatIsPlanned) {
   std::int64_t const n = world().size();
   expect_planned_bytes(emulated_experiment(small_gpt(2), cut(1, n, 1)));
   for (int const stage : {0, 3}) {
-    ParallelConfig p = cut(n, 1, 1);
+    Cut p = cut(n, 1, 1);
     p.zero_stage = stage;
     Experiment e = emulated_experiment(small_llama(2), p);
     e.precision = stage ? Dtype::bf16 : Dtype::f32;

@@ -15,7 +15,7 @@ class EmulatedMoe : public testing::Test {
     resolve(e);
     expect_parity(*job_, e, 1);
   }
-  static Experiment learned(ModelConfig const& model, ParallelConfig const& p) {
+  static Experiment learned(ModelConfig const& model, Cut const& p) {
     Experiment e = emulated_experiment(model, p);
     e.routing = RoutingKind::learned;
     return e;
@@ -26,7 +26,7 @@ class EmulatedMoe : public testing::Test {
 std::unique_ptr<EmulatedJob> EmulatedMoe::job_;
 
 TEST_F(EmulatedMoe, EveryFamily) {
-  ParallelConfig const cut = ranks() == 2 ? expert_cut(2, 1, 1, 2) : expert_cut(2, 2, 1, 4);
+  Cut const cut = ranks() == 2 ? expert_cut(2, 1, 1, 2) : expert_cut(2, 2, 1, 4);
   for (ModelConfig const& model : small_moe_models()) expect(learned(model, cut));
 }
 
@@ -43,7 +43,7 @@ TEST_F(EmulatedMoe, SkewInBfloat16AndCapacity) {
   e = learned(small_mixtral(1), expert_cut(ranks() / 2, 2, 1, 2));
   e.capacity = 1;
   expect(e);
-  ParallelConfig p = expert_cut(1, ranks() / 2, 1, 2);
+  Cut p = expert_cut(1, ranks() / 2, 1, 2);
   p.cp = 2;
   e = learned(small_mixtral(1), p);
   e.capacity = 1;
@@ -52,7 +52,7 @@ TEST_F(EmulatedMoe, SkewInBfloat16AndCapacity) {
 
 TEST_F(EmulatedMoe, RecomputeAndShardedOptimizerWithDelays) {
   emulation::set_delay_seed(7);
-  ParallelConfig p = expert_cut(ranks(), 1, 1, 2);
+  Cut p = expert_cut(ranks(), 1, 1, 2);
   p.recompute = Recompute::full;
   p.zero_stage = 1;
   expect(learned(small_deepseek_moe(2), p));

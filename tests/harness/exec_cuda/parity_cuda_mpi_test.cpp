@@ -13,7 +13,7 @@ class EmulatedParity : public testing::Test {
   void TearDown() override { emulation::set_delay_seed(0); }
 
   static std::int64_t ranks() { return world().size(); }
-  static void expect(ModelConfig const& model, ParallelConfig const& p, int steps = 1) {
+  static void expect(ModelConfig const& model, Cut const& p, int steps = 1) {
     expect_parity(*job_, emulated_experiment(model, p), steps);
   }
 
@@ -22,11 +22,11 @@ class EmulatedParity : public testing::Test {
 
 std::unique_ptr<EmulatedJob> EmulatedParity::job_;
 
-ModelConfig gpt_for(ParallelConfig const& p) { return small_gpt(std::max<std::int64_t>(p.pp, 2)); }
-ModelConfig llama_for(ParallelConfig const& p) { return small_llama(std::max<std::int64_t>(p.pp, 2)); }
+ModelConfig gpt_for(Cut const& p) { return small_gpt(std::max<std::int64_t>(p.pp, 2)); }
+ModelConfig llama_for(Cut const& p) { return small_llama(std::max<std::int64_t>(p.pp, 2)); }
 
 TEST_F(EmulatedParity, EveryProductOfDataTensorAndPipelineParallelism) {
-  for (ParallelConfig const& p : all_products(ranks())) {
+  for (Cut const& p : all_products(ranks())) {
     expect(gpt_for(p), p, 2);
     if (ranks() == 2 || p.tp == 2) expect(llama_for(p), p);
   }
@@ -40,7 +40,7 @@ TEST_F(EmulatedParity, FewerKeyValueHeadsThanTensorRanks) {
 TEST_F(EmulatedParity, Families) {
   for (auto const make :
        {small_qwen3, small_gemma2, small_gemma3, small_nope, small_neox, small_falcon, small_latent}) {
-    ParallelConfig p = cut(ranks() / 2, 2, 1);
+    Cut p = cut(ranks() / 2, 2, 1);
     expect(make(2), p);
     p.sequence_parallel = true;
     expect(make(2), p);
@@ -54,8 +54,7 @@ TEST_F(EmulatedParity, Families) {
 TEST_F(EmulatedParity, PrefillAndDecode) {
   for (PhaseKind const phase : {PhaseKind::prefill, PhaseKind::decode})
     for (auto const make : {small_gpt, small_gemma2, small_latent})
-      for (ParallelConfig p :
-           {cut(1, ranks(), 1), cut(1, ranks() / 2, 2), cut(ranks(), 1, 1), cut(1, ranks() / 2, 1)}) {
+      for (Cut p : {cut(1, ranks(), 1), cut(1, ranks() / 2, 2), cut(ranks(), 1, 1), cut(1, ranks() / 2, 1)}) {
         bool const context = p.ranks() < ranks();  // the rest of the ranks cut a prompt
         if (context && phase == PhaseKind::decode) continue;
         if (context) p.cp = 2;
@@ -77,7 +76,7 @@ TEST_F(EmulatedParity, PrefillAndDecode) {
 TEST_F(EmulatedParity, GPipe) { expect(small_llama(ranks()), cut(1, 1, ranks(), ScheduleKind::gpipe)); }
 
 TEST_F(EmulatedParity, Interleaved) {
-  ParallelConfig p = cut(ranks() / 2, 1, 2, ScheduleKind::interleaved);
+  Cut p = cut(ranks() / 2, 1, 2, ScheduleKind::interleaved);
   p.vpp = 2;
   expect(small_gpt(4), p);
   if (ranks() < 4) return;
@@ -94,7 +93,7 @@ TEST_F(EmulatedParity, SplitBackwardAndBothWays) {
 }
 
 TEST_F(EmulatedParity, SequenceParallel) {
-  for (ParallelConfig p : all_products(ranks())) {
+  for (Cut p : all_products(ranks())) {
     p.sequence_parallel = p.tp > 1;
     if (!p.sequence_parallel) continue;
     expect(gpt_for(p), p);
@@ -104,7 +103,7 @@ TEST_F(EmulatedParity, SequenceParallel) {
 
 TEST_F(EmulatedParity, Recompute) {
   for (Recompute const recompute : {Recompute::full, Recompute::selective}) {
-    ParallelConfig p = cut(1, 2, ranks() / 2);
+    Cut p = cut(1, 2, ranks() / 2);
     p.recompute = recompute;
     expect(gpt_for(p), p);
     p.sequence_parallel = true;
@@ -114,12 +113,12 @@ TEST_F(EmulatedParity, Recompute) {
 
 TEST_F(EmulatedParity, ShardedStates) {
   for (int const stage : {1, 2, 3}) {
-    ParallelConfig p = cut(ranks(), 1, 1);
+    Cut p = cut(ranks(), 1, 1);
     p.zero_stage = stage;
     expect(small_llama(2), p);
     expect(small_gpt(2), p, 2);
     if (ranks() < 4) continue;
-    for (ParallelConfig product : {cut(2, 2, 1), cut(2, 1, 2)}) {
+    for (Cut product : {cut(2, 2, 1), cut(2, 1, 2)}) {
       product.zero_stage = stage;
       expect(stage < 3 ? small_gpt(2) : small_llama(2), product);
     }
@@ -127,7 +126,7 @@ TEST_F(EmulatedParity, ShardedStates) {
 }
 
 TEST_F(EmulatedParity, WholeWeightsKeptAndShardsUnderSchedules) {
-  ParallelConfig p = cut(ranks(), 1, 1);
+  Cut p = cut(ranks(), 1, 1);
   p.zero_stage = 3;
   p.zero_keep = ZeroKeep::all;
   expect(small_llama(2), p, 2);
@@ -143,7 +142,7 @@ TEST_F(EmulatedParity, WholeWeightsKeptAndShardsUnderSchedules) {
 TEST_F(EmulatedParity, PredictionLayersAndGradientsOfTwoBytes) {
   ModelConfig model = small_latent(2);
   model.mtp_layers = 1;
-  for (ParallelConfig p : {cut(1, ranks(), 1), cut(ranks() / 2, 1, 2)}) {
+  for (Cut p : {cut(1, ranks(), 1), cut(ranks() / 2, 1, 2)}) {
     p.zero_stage = p.dp > 1 ? 1 : 0;
     Experiment e = emulated_experiment(model, p);
     e.mtp = 1;
@@ -155,7 +154,7 @@ TEST_F(EmulatedParity, PredictionLayersAndGradientsOfTwoBytes) {
 }
 
 TEST_F(EmulatedParity, PartialSynchronisationClippingAndDropout) {
-  ParallelConfig p = cut(ranks() / 2, 2, 1);
+  Cut p = cut(ranks() / 2, 2, 1);
   p.tp_sync_fraction = 0.25;
   Experiment e = emulated_experiment(small_gpt(2), p);
   e.clip_grad = 0.1;
@@ -171,8 +170,8 @@ TEST_F(EmulatedParity, PartialSynchronisationClippingAndDropout) {
 
 TEST_F(EmulatedParity, TensorOverlap) {
   for (bool const sp : {false, true}) {
-    ParallelConfig p = cut(1, 2, ranks() / 2);
-    p.tp_overlap = "chunked";
+    Cut p = cut(1, 2, ranks() / 2);
+    p.tp_overlap = TpOverlap::chunked;
     p.sequence_parallel = sp;
     expect(gpt_for(p), p);
     expect(llama_for(p), p);
@@ -185,7 +184,7 @@ TEST_F(EmulatedParity, TensorOverlap) {
 TEST_F(EmulatedParity, ContextParallel) {
   for (CpMethod const method : {CpMethod::ring, CpMethod::all_gather, CpMethod::ulysses}) {
     ModelConfig const model = small_llama(2, 8, method == CpMethod::ulysses ? 8 : 2);
-    ParallelConfig p;
+    Cut p;
     p.cp = ranks();
     p.cp_method = method;
     expect(model, p);
@@ -205,7 +204,7 @@ TEST_F(EmulatedParity, ContextParallel) {
 
 TEST_F(EmulatedParity, HybridSharding) {
   for (int const stage : {1, 3}) {
-    ParallelConfig p = cut(ranks(), 1, 1);
+    Cut p = cut(ranks(), 1, 1);
     p.zero_stage = stage;
     p.shard_ranks = ranks() / 2;
     expect(small_llama(2), p, 2);
@@ -213,7 +212,7 @@ TEST_F(EmulatedParity, HybridSharding) {
 }
 
 TEST_F(EmulatedParity, Bfloat16) {
-  for (ParallelConfig const& p : all_products(ranks())) {
+  for (Cut const& p : all_products(ranks())) {
     Experiment e = emulated_experiment(p.tp % 4 == 0 || p.dp % 2 == 0 ? llama_for(p) : gpt_for(p), p);
     e.precision = Dtype::bf16;
     expect_parity(*job_, e, 1);
@@ -221,7 +220,7 @@ TEST_F(EmulatedParity, Bfloat16) {
 }
 
 TEST_F(EmulatedParity, BlocksOnly) {
-  for (ParallelConfig const& p : all_products(ranks())) {
+  for (Cut const& p : all_products(ranks())) {
     Experiment e = emulated_experiment(llama_for(p), p);
     e.scope = Scope::layer;
     expect_parity(*job_, e, 1);
@@ -229,7 +228,7 @@ TEST_F(EmulatedParity, BlocksOnly) {
 }
 
 TEST_F(EmulatedParity, SeveralSamplesInAMicrobatch) {
-  for (ParallelConfig const& p : all_products(ranks())) {
+  for (Cut const& p : all_products(ranks())) {
     Experiment e = emulated_experiment(llama_for(p), p, 8);
     e.micro_batch = 2;
     expect_parity(*job_, e, 1);
@@ -239,11 +238,11 @@ TEST_F(EmulatedParity, SeveralSamplesInAMicrobatch) {
 TEST_F(EmulatedParity, StreamsThatComeLate) {
   for (unsigned const seed : {1u, 7u}) {
     emulation::set_delay_seed(seed + static_cast<unsigned>(world().rank()));
-    for (ParallelConfig p : {cut(ranks(), 1, 1), cut(1, ranks(), 1), cut(1, ranks() / 2, 2)}) expect(gpt_for(p), p);
-    ParallelConfig ring;
+    for (Cut p : {cut(ranks(), 1, 1), cut(1, ranks(), 1), cut(1, ranks() / 2, 2)}) expect(gpt_for(p), p);
+    Cut ring;
     ring.cp = ranks();
     expect(small_llama(2), ring);
-    ParallelConfig p = cut(ranks(), 1, 1);
+    Cut p = cut(ranks(), 1, 1);
     p.zero_stage = 3;
     expect(small_llama(2), p);
     expect(small_llama(4), cut(1, ranks() / 2, 2, ScheduleKind::dualpipe));

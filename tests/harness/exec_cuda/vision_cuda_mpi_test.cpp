@@ -16,7 +16,7 @@ class EmulatedVision : public testing::Test {
 std::unique_ptr<EmulatedJob> EmulatedVision::job_;
 
 TEST_F(EmulatedVision, TransformersUnderEveryProduct) {
-  for (ParallelConfig p : all_products(world().size())) {
+  for (Cut p : all_products(world().size())) {
     std::int64_t const layers = std::max<std::int64_t>(p.pp, 2);
     expect_parity(*job_, emulated_experiment(small_vit(true, layers), p), 1);
     p.sequence_parallel = p.tp > 1;

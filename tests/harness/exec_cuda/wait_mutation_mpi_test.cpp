@@ -68,11 +68,10 @@ void expect_every_wait_needed(Experiment const& e) { EXPECT_EQ(WaitMutation(e).u
 /// A collective into memory that other tensors had before waits for all compute so far, which is more than it has to
 /// where compute used none of that memory lately: under sequence parallelism the head's re-gather, once a microbatch.
 void expect_all_but_head_regather_needed(Experiment const& e) {
-  EXPECT_LE(static_cast<std::int64_t>(WaitMutation(e).unnoticed().size()),
-            e.global_batch / e.parallel.dp / e.micro_batch);
+  EXPECT_LE(static_cast<std::int64_t>(WaitMutation(e).unnoticed().size()), e.global_batch / e.cut.dp / e.micro_batch);
 }
 
-ParallelConfig with(ParallelConfig p, int zero_stage, bool sequence_parallel, Recompute recompute = Recompute::none) {
+Cut with(Cut p, int zero_stage, bool sequence_parallel, Recompute recompute = Recompute::none) {
   p.zero_stage = zero_stage;
   p.sequence_parallel = sequence_parallel;
   p.recompute = recompute;
@@ -109,7 +108,7 @@ TEST(WaitMutation, ContextParallel) {
   if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
   for (CpMethod const method : {CpMethod::ring, CpMethod::all_gather, CpMethod::ulysses}) {
     SCOPED_TRACE(static_cast<int>(method));
-    ParallelConfig p;
+    Cut p;
     p.cp = ranks();
     p.cp_method = method;
     expect_every_wait_needed(emulated_experiment(small_llama(1), p, 2));
@@ -125,8 +124,8 @@ TEST(WaitMutation, Experts) {
 
 TEST(WaitMutation, TensorOverlap) {
   if (ranks() > 2) GTEST_SKIP() << "2 ranks say it all";
-  ParallelConfig p = cut(1, ranks(), 1);
-  p.tp_overlap = "chunked";
+  Cut p = cut(1, ranks(), 1);
+  p.tp_overlap = TpOverlap::chunked;
   expect_every_wait_needed(emulated_experiment(small_llama(1), p, 2));
 }
 

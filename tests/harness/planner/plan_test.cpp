@@ -68,7 +68,7 @@ std::set<std::string> legal_by_resolve(PlanRequest const& r) {
                     if (same) continue;
                     try {
                       // More chunks make 1f1b interleaved: the point of that name is the one that counts.
-                      if (experiment_of(r, c).parallel.schedule == schedule) keys.insert(key_of(c));
+                      if (experiment_of(r, c).cut.schedule == schedule) keys.insert(key_of(c));
                     } catch (InputError const&) {
                     }
                   }

@@ -8,13 +8,13 @@
 namespace shardbench {
 namespace {
 
-Experiment run_of(std::string const& model, std::int64_t seq, std::int64_t batch, ParallelConfig const& cut) {
+Experiment run_of(std::string const& model, std::int64_t seq, std::int64_t batch, Cut const& cut) {
   Experiment e;
   e.model_name = model;
   e.seq = seq;
   e.global_batch = batch;
   e.precision = Dtype::bf16;
-  e.parallel = cut;
+  e.cut = cut;
   resolve(e);
   return e;
 }
@@ -26,7 +26,7 @@ TrainingBudget budget_of(Experiment const& e, double tokens, double step_ms) {
 // Narayanan et al. 2021, section 5.1: GPT-3 175B, 300B tokens, batch 1536 on 1024 A100: 34 days at the 140 TFLOP/s they
 // reached. Their 175B runs cut tp 8, pp 8. Ours, simulated: 32.8 days, 4% fewer.
 TEST(PublishedRuns, Gpt3Takes34Days) {
-  ParallelConfig cut;
+  Cut cut;
   cut.dp = 16, cut.tp = 8, cut.pp = 8, cut.recompute = Recompute::full;
   Experiment const e = run_of("gpt3-175b", 2048, 1536, cut);
   CostModel const model(load_system("a100-80gb-sxm"), load_stack("megatron-2021"));
@@ -39,7 +39,7 @@ TEST(PublishedRuns, Gpt3Takes34Days) {
 // node-limited routing, bf16 instead of fp8 dispatch): 4.3M hours; without what it waits for there, 2.1M. The published
 // run lies between.
 TEST(PublishedRuns, DeepSeekV3LiesBetweenHiddenAndExposedExperts) {
-  ParallelConfig cut;
+  Cut cut;
   cut.dp = 128, cut.pp = 16, cut.ep = 64, cut.zero_stage = 1, cut.schedule = ScheduleKind::dualpipe;
   Experiment const e = run_of("deepseek-v3", 4096, 15360, cut);
   CostModel const model(load_system("h800"), load_stack("te-2025-fp8"));

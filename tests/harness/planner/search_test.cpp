@@ -21,7 +21,7 @@ class UnlikeStages final : public DurationModel {
  public:
   UnlikeStages(std::int64_t stages, ChunkCosts const& costs) : stages_(stages), costs_(costs) {}
   double compute_ms(StepProgram const& p, Op const& op, bool) const final {
-    auto const kind = static_cast<ActionKind>(op.label);
+    auto const kind = static_cast<ActionKind>(std::int32_t{op.label});
     double const ms = kind == ActionKind::forward          ? costs_.forward
                       : kind == ActionKind::backward       ? costs_.backward_input + costs_.backward_weight
                       : kind == ActionKind::backward_input ? costs_.backward_input

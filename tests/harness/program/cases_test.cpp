@@ -8,7 +8,7 @@
 namespace shardbench::test {
 namespace {
 
-Experiment bf16(ModelConfig const& model, ParallelConfig const& p) {
+Experiment bf16(ModelConfig const& model, Cut const& p) {
   Experiment e = small_experiment(model, p);
   e.precision = Dtype::bf16;
   return e;
@@ -30,11 +30,11 @@ double state_bytes(Experiment const& e) {
 
 TEST(Cases, M03_DistributedOptimizerOfLlama2) {
   constexpr double gib = 1 << 30;
-  ParallelConfig p = cut(8, 1, 1);
+  Cut p = cut(8, 1, 1);
   Experiment e = bf16(llama2_7b(), p);
   EXPECT_EQ(counted(lower(e, 0)).parameters, 6'738'415'616);
   EXPECT_NEAR(state_bytes(e) / gib, 112.96, 0.05);  // 18 bytes a parameter: does not fit 80 GiB
-  e.parallel.zero_stage = 1;
+  e.cut.zero_stage = 1;
   EXPECT_NEAR(state_bytes(e) / gib, 47.07, 0.05);  // 6 + 12/8
 }
 
@@ -50,7 +50,7 @@ TEST(Cases, M02_TermsOfDeepSpeedsZero3Estimate) {
   // DeepSpeed keeps 2 bytes a weight and 16 of fp32 states (gradient, master, two moments) in shards, and one layer's
   // weights and gradients of 2 bytes each whole. Ours: the same terms, the whole gradients in fp32 unless asked for
   // bf16.
-  ParallelConfig p = cut(4, 1, 1);
+  Cut p = cut(4, 1, 1);
   p.zero_stage = 3;
   Experiment e = bf16(small_llama(3), p);
   StepProgram const sharded = lower(e, 0);
@@ -74,7 +74,7 @@ TEST(Cases, M02_TermsOfDeepSpeedsZero3Estimate) {
 TEST(Cases, Z03_BytesAParameter) {
   // The case has gradients of 2 bytes: 16, 4 + 12/n, 2 + 14/n, 16/n; with fp32 gradients there are 2 more.
   ModelConfig const model = small_llama(4);
-  ParallelConfig p = cut(8, 1, 1);
+  Cut p = cut(8, 1, 1);
   double const n = static_cast<double>(counted(lower(bf16(model, p), 0)).parameters);
   for (Dtype const gradients : {Dtype::f32, Dtype::bf16})
     for (int const stage : {0, 1, 2, 3}) {
@@ -117,7 +117,7 @@ TEST(Cases, M08_ExpertActivationsFollowTopKAndTheirOwnWidth) {
 TEST(Cases, M09_NormsAreWholeOnEveryTensorRank) {
   Experiment e;
   e.model_name = "llama3.1-8b";
-  e.parallel.tp = 8;
+  e.cut.tp = 8;
   e.seq = 16;
   resolve(e);
   std::int64_t total = 0;
@@ -140,7 +140,7 @@ TEST(Cases, M11_KeyValueHeadsAreNeverLessThanOne) {
   Experiment e;
   e.model_name = "llama3.1-8b";
   e.layers = 1;
-  e.parallel.tp = 32;
+  e.cut.tp = 32;
   e.seq = 16;
   resolve(e);
   for (std::int64_t const rank : {0, 3, 4, 31}) {
@@ -181,7 +181,7 @@ TEST(Cases, S03_DummyRowsTakeMemoryAndNoPartInTheLoss) {
 
 /// Bytes on the wire for each byte of the weights, padded to whole shards.
 double dp_wire_share(int zero_stage) {
-  ParallelConfig c = cut(8, 1, 1);
+  Cut c = cut(8, 1, 1);
   c.zero_stage = zero_stage;
   Experiment e = small_experiment(small_llama(3), c);
   e.global_batch = 8 * e.micro_batch;
@@ -202,7 +202,7 @@ TEST(Cases, Z01_FullShardingMovesHalfAsMuchAgain) {
 }
 
 TEST(Cases, Z02_KeptWeightsAreGatheredOnceAStep) {
-  ParallelConfig p = cut(2, 1, 1);
+  Cut p = cut(2, 1, 1);
   p.zero_stage = 3;
   auto const payload = [&](ZeroKeep keep, std::int64_t batch, OpKind kind) {
     p.zero_keep = keep;
@@ -219,7 +219,7 @@ TEST(Cases, Z02_KeptWeightsAreGatheredOnceAStep) {
 }
 
 TEST(Cases, Z02_EachMicrobatchGathersAgain) {
-  ParallelConfig p = cut(2, 1, 1);
+  Cut p = cut(2, 1, 1);
   p.zero_stage = 3;
   Experiment once = small_experiment(small_llama(3), p), four = once;
   once.global_batch = 2, four.global_batch = 8;

@@ -8,15 +8,15 @@
 namespace shardbench::test {
 namespace {
 
-Experiment layers_only(ModelConfig const& m, ParallelConfig const& p) {
+Experiment layers_only(ModelConfig const& m, Cut const& p) {
   Experiment e = small_experiment(m, p);
   e.scope = Scope::layer;
   e.precision = Dtype::bf16;
   return e;
 }
 
-ParallelConfig context_cut(std::int64_t cp, CpMethod method) {
-  ParallelConfig p;
+Cut context_cut(std::int64_t cp, CpMethod method) {
+  Cut p;
   p.cp = cp;
   p.cp_method = method;
   return p;
@@ -80,7 +80,7 @@ TEST(ContextTraffic, EveryMethodDoesTheModelsWork) {
 }
 
 TEST(HybridTraffic, ShardsTravelInsideTheirRanksAndSumsBetweenThem) {
-  ParallelConfig c = cut(8, 1, 1);
+  Cut c = cut(8, 1, 1);
   c.zero_stage = 3;
   c.shard_ranks = 4;
   Experiment const e = small_experiment(small_llama(2), c);

@@ -30,8 +30,8 @@ TEST(Flops, AGptStepIsTheClosedForm) {
 }
 
 TEST(Flops, ACutDoesTheSameWork) {
-  for (ParallelConfig p : {cut(2, 1, 1), cut(1, 2, 1), cut(1, 4, 1), cut(1, 1, 2), cut(2, 2, 2),
-                           cut(1, 1, 2, ScheduleKind::zb_h1), cut(1, 1, 2, ScheduleKind::dualpipe)})
+  for (Cut p : {cut(2, 1, 1), cut(1, 2, 1), cut(1, 4, 1), cut(1, 1, 2), cut(2, 2, 2), cut(1, 1, 2, ScheduleKind::zb_h1),
+                cut(1, 1, 2, ScheduleKind::dualpipe)})
     for (bool const sp : {false, true}) {
       if (sp && p.tp == 1) continue;
       p.sequence_parallel = sp;
@@ -44,7 +44,7 @@ TEST(Flops, ACutDoesTheSameWork) {
 }
 
 TEST(Flops, FullRecomputationRunsTheForwardPassOfTheBlocksAgain) {
-  ParallelConfig p;
+  Cut p;
   p.recompute = Recompute::full;
   Experiment const e = small_experiment(formula_gpt(), p);
   StepCount const c = counted(lower(e, 0));
@@ -71,8 +71,8 @@ TEST(Flops, MixtralCountsTheExpertsThatATokenVisits) {
   e.model_name = "mixtral-8x7b";
   e.layers = 1;
   e.seq = 128;
-  e.parallel.dp = 4;
-  e.parallel.ep = 4;
+  e.cut.dp = 4;
+  e.cut.ep = 4;
   e.scope = Scope::layer;
   resolve(e);
   double const tokens = 128, h = 4096, s = 128;
@@ -95,7 +95,7 @@ std::int64_t distinct_parameters(Experiment const& e) {
 }
 
 TEST(Parameters, RanksHoldTheModelOnce) {
-  for (ParallelConfig const& p : {cut(1, 1, 1), cut(2, 1, 1), cut(1, 2, 1), cut(1, 8, 1), cut(1, 1, 4), cut(2, 2, 2)})
+  for (Cut const& p : {cut(1, 1, 1), cut(2, 1, 1), cut(1, 2, 1), cut(1, 8, 1), cut(1, 1, 4), cut(2, 2, 2)})
     for (ModelConfig const& m : {small_gpt(4), small_llama(4)}) {
       Experiment const e = small_experiment(m, p);
       EXPECT_EQ(distinct_parameters(e), count_parameters(m).total) << command_flags(e);
@@ -133,7 +133,7 @@ TEST(Lower, ALargeModelIsLoweredInNoTime) {
   Experiment e;
   e.model_name = "llama3.1-405b";
   e.seq = 8192;
-  e.parallel.tp = 8, e.parallel.pp = 16, e.parallel.dp = 128;
+  e.cut.tp = 8, e.cut.pp = 16, e.cut.dp = 128;
   e.global_batch = 2048;
   e.precision = Dtype::bf16;
   resolve(e);

@@ -73,14 +73,14 @@ void expect_no_overlap(Experiment const& e, std::int64_t rank) {
 TEST(MemoryPlan, TensorsAliveTogetherNeverOverlap) {
   for (ScheduleKind const schedule : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1})
     for (Recompute const recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-      ParallelConfig c = cut(1, 2, 2, schedule);
+      Cut c = cut(1, 2, 2, schedule);
       c.recompute = recompute;
       c.sequence_parallel = recompute != Recompute::full;
       Experiment const e = small_experiment(small_llama(4), c);
       for (auto const rank : representative_ranks(e)) expect_no_overlap(e, rank);
     }
   expect_no_overlap(small_experiment(small_gpt(2), cut(2, 1, 1)), 1);
-  ParallelConfig interleaved = cut(1, 1, 2, ScheduleKind::interleaved);
+  Cut interleaved = cut(1, 1, 2, ScheduleKind::interleaved);
   interleaved.vpp = 2;
   expect_no_overlap(small_experiment(small_gpt(4), interleaved), 1);
 }
@@ -104,7 +104,7 @@ TEST(MemoryPlan, RolesOfTheStates) {
 }
 
 TEST(MemoryPlan, AShardedOptimizerKeepsItsShare) {
-  ParallelConfig c = cut(4, 1, 1);
+  Cut c = cut(4, 1, 1);
   std::int64_t const whole = plan_of(small_experiment(small_llama(2), c)).optimizer_bytes;
   c.zero_stage = 1;
   std::int64_t const shard = plan_of(small_experiment(small_llama(2), c)).optimizer_bytes;
@@ -127,7 +127,7 @@ TEST(MemoryPlan, MicrobatchesInFlightFollowTheSchedule) {
 }
 
 TEST(MemoryPlan, RecomputationLowersThePeak) {
-  ParallelConfig c = cut(1, 1, 2, ScheduleKind::gpipe);
+  Cut c = cut(1, 1, 2, ScheduleKind::gpipe);
   std::int64_t const none = plan_of(small_experiment(small_gpt(8), c)).activation_peak_bytes;
   c.recompute = Recompute::selective;
   std::int64_t const selective = plan_of(small_experiment(small_gpt(8), c)).activation_peak_bytes;
@@ -138,7 +138,7 @@ TEST(MemoryPlan, RecomputationLowersThePeak) {
 }
 
 /// Bytes a layer keeps for its backward pass: what one more layer adds to a long forward pass.
-double kept_per_layer(ParallelConfig const& c) {
+double kept_per_layer(Cut const& c) {
   auto const bytes = [&](std::int64_t layers) {
     Experiment e = small_experiment(small_gpt(layers), c);
     e.model.ffn_hidden = 4 * e.model.hidden;
@@ -163,7 +163,7 @@ TEST(MemoryPlan, ALayerKeepsWhatTheClosedFormSays) {
   for (std::int64_t const tp : {2, 4, 8}) {
     double const t = static_cast<double>(tp);
     EXPECT_EQ(kept_per_layer(cut(1, tp, 1)), (8 + 24 / t) * unit + statistics + lse / t);
-    ParallelConfig c = cut(1, tp, 1);
+    Cut c = cut(1, tp, 1);
     c.sequence_parallel = true;
     EXPECT_EQ(kept_per_layer(c), 32 / t * unit + statistics / t + lse / t);
   }
@@ -173,7 +173,7 @@ TEST(MemoryPlan, ALayerKeepsWhatTheClosedFormSays) {
 TEST(MemoryPlan, WholeUnitsTakeOneAnothersPlace) {
   for (ScheduleKind const schedule : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::dualpipe})
     for (ZeroKeep const keep : {ZeroKeep::none, ZeroKeep::weights}) {
-      ParallelConfig c = cut(2, 1, 2, schedule);
+      Cut c = cut(2, 1, 2, schedule);
       c.zero_stage = 3;
       c.zero_keep = keep;
       Experiment const e = small_experiment(small_llama(16), c);
@@ -196,7 +196,7 @@ TEST(MemoryPlan, WholeUnitsTakeOneAnothersPlace) {
 // units' gradients and one unit's cut are there at once, however many units there are.
 TEST(MemoryPlan, GradientsOfTwoUnitsAreWholeAtATime) {
   for (std::int64_t const layers : {4, 12}) {
-    ParallelConfig c = cut(2, 1, 1);
+    Cut c = cut(2, 1, 1);
     c.zero_stage = 3;
     Experiment e = small_experiment(small_llama(layers), c);
     e.scope = Scope::layer;

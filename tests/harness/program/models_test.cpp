@@ -8,10 +8,10 @@
 namespace shardbench::test {
 namespace {
 
-Experiment of(std::string const& model, ParallelConfig const& p = {}, PhaseKind phase = PhaseKind::train) {
+Experiment of(std::string const& model, Cut const& p = {}, PhaseKind phase = PhaseKind::train) {
   Experiment e;
   e.model_name = model;
-  e.parallel = p;
+  e.cut = p;
   e.phase = phase;
   e.precision = Dtype::bf16;
   return e;
@@ -134,7 +134,7 @@ TEST(Cases, M10_CapacityIsTheLeastOfTheStages) {
 
 // Case M11: a cache never has less than one KV head, and a latent's is 71 times smaller than that of its heads.
 TEST(Cases, M11_CacheOfGroupedHeadsAndOfLatents) {
-  ParallelConfig p;
+  Cut p;
   p.tp = 32;
   Experiment llama = of("llama3.1-8b", p, PhaseKind::decode);
   resolve(llama);
@@ -152,7 +152,7 @@ TEST(Cases, M11_CacheOfGroupedHeadsAndOfLatents) {
 }
 
 TEST(Decode, CachesAndComputesForOneTokenOfTheContext) {
-  ParallelConfig cut;
+  Cut cut;
   cut.tp = 4;
   Experiment e = of("llama3.1-8b", cut, PhaseKind::decode);
   e.context = 4096;

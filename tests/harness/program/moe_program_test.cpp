@@ -77,14 +77,14 @@ Experiment one_expert_a_rank() {
   Experiment e;
   e.model = small_mixtral(1);
   e.model.moe->experts = 64, e.model.moe->top_k = 1;
-  e.parallel = expert_cut(64, 1, 1, 64);
+  e.cut = expert_cut(64, 1, 1, 64);
   e.seq = 4096, e.global_batch = 64;
   return e;
 }
 
 TEST(Cases, E02_CopiesOfExpertsAreThoseOfTheirOwnMesh) {
   struct Row {
-    ParallelConfig cut;
+    Cut cut;
     std::size_t dp, edp;
   };
   for (Row const& row : {Row{expert_cut(1, 4, 2, 2), 1, 2}, Row{expert_cut(4, 2, 2, 8), 4, 1}}) {
@@ -142,7 +142,7 @@ TEST(Cases, M08_ExpertActivationsFollowTopKAndTheExpertWidth) {
 }
 
 TEST(Moe, RanksHoldTheExpertsOnce) {
-  for (ParallelConfig const& p : {expert_cut(4, 1, 1, 4), expert_cut(2, 2, 1, 2, 2), expert_cut(1, 2, 2, 2)})
+  for (Cut const& p : {expert_cut(4, 1, 1, 4), expert_cut(2, 2, 1, 2, 2), expert_cut(1, 2, 2, 2)})
     for (ModelConfig const& m : small_moe_models()) {
       Experiment const e = small_experiment(m, p);
       std::set<std::tuple<std::string, std::int64_t, std::int64_t>> seen;
@@ -166,7 +166,7 @@ TEST(Moe, RealSizesAreCountedInNoTime) {
     e.model_name = name;
     e.seq = 4096;
     e.precision = Dtype::bf16;
-    e.parallel = expert_cut(4, 2, 2, 4, 2);
+    e.cut = expert_cut(4, 2, 2, 4, 2);
     e.global_batch = 8;
     resolve(e);
     StepProgram const p = lower(e, 0);

@@ -9,7 +9,7 @@
 namespace shardbench::test {
 namespace {
 
-Experiment layers_only(ModelConfig const& m, ParallelConfig const& p, Dtype precision = Dtype::bf16) {
+Experiment layers_only(ModelConfig const& m, Cut const& p, Dtype precision = Dtype::bf16) {
   Experiment e = small_experiment(m, p);
   e.scope = Scope::layer;
   e.precision = precision;
@@ -36,7 +36,7 @@ TEST(Traffic, TensorParallelBlocksReduceFourTimes) {
 TEST(Traffic, PartialSynchronisationMovesItsShareOfTheChannels) {
   for (double const fraction : {0.75, 0.5, 0.25, 0.3})
     for (std::int64_t const tp : {2, 8}) {
-      ParallelConfig c = cut(1, tp, 1);
+      Cut c = cut(1, tp, 1);
       c.tp_sync_fraction = fraction;
       StepProgram const p = lower(layers_only(small_llama(3), c), 0);
       double const synced = std::floor(fraction * hidden);
@@ -48,14 +48,14 @@ TEST(Traffic, PartialSynchronisationMovesItsShareOfTheChannels) {
       EXPECT_EQ(counted(p).model_flops, counted(lower(layers_only(small_llama(3), cut(1, tp, 1)), 0)).model_flops);
     }
   // With embedding and head: one all-reduce of all channels where the blocks begin, backwards.
-  ParallelConfig c = cut(1, 2, 1);
+  Cut c = cut(1, 2, 1);
   c.tp_sync_fraction = 0.5;
   StepProgram const p = lower(small_experiment(small_llama(3), c), 0);
   EXPECT_EQ(payload_of(p, Axis::tp, OpKind::all_reduce, "residual.enter"), 8 * seq * hidden * 4);
 }
 
 TEST(Traffic, SequenceParallelismScattersAndGathersTheSameBytes) {
-  ParallelConfig c = cut(1, 4, 1);
+  Cut c = cut(1, 4, 1);
   c.sequence_parallel = true;
   Experiment const e = layers_only(small_gpt(3), c);
   StepProgram const p = lower(e, 0);
@@ -84,7 +84,7 @@ TEST(Traffic, DataParallelGradientsOnce) {
 }
 
 TEST(Traffic, ShardedOptimizerScattersGradientsAndGathersWeights) {
-  ParallelConfig c = cut(4, 1, 1);
+  Cut c = cut(4, 1, 1);
   c.zero_stage = 1;
   Experiment e = small_experiment(small_gpt(3), c);
   e.precision = Dtype::bf16;
@@ -98,7 +98,7 @@ TEST(Traffic, ShardedOptimizerScattersGradientsAndGathersWeights) {
 
 TEST(Traffic, PipelineSendsEachBoundaryOnceAMicrobatch) {
   for (bool const sp : {false, true}) {
-    ParallelConfig c = cut(1, 2, 4);
+    Cut c = cut(1, 2, 4);
     c.sequence_parallel = sp;
     Experiment const e = layers_only(small_llama(4), c);
     double const one = seq * hidden * 2 / (sp ? 2 : 1);
@@ -125,7 +125,7 @@ TEST(Traffic, ReplicatedKeyValueHeadsAgreeOnceAStep) {
 }
 
 TEST(Traffic, FullyShardedWeightsAreGatheredTwiceAndReducedEachMicrobatch) {
-  ParallelConfig c = cut(4, 1, 1);
+  Cut c = cut(4, 1, 1);
   c.zero_stage = 3;
   Experiment const e = small_experiment(small_llama(3), c);
   StepProgram const p = lower(e, 1);
@@ -150,8 +150,8 @@ TEST(Traffic, ExpertsExchangeFourTimesABlock) {
     e.model_name = "mixtral-8x7b";
     e.layers = 2;
     e.seq = 128;
-    e.parallel.dp = 8;
-    e.parallel.ep = ep;
+    e.cut.dp = 8;
+    e.cut.ep = ep;
     e.scope = Scope::layer;
     e.precision = Dtype::bf16;
     e.global_batch = 16;
@@ -172,7 +172,7 @@ TEST(Traffic, ExpertsExchangeFourTimesABlock) {
 
 TEST(Traffic, RingAttentionPassesKeysAndValues) {
   for (std::int64_t const cp : {2, 4}) {
-    ParallelConfig c;
+    Cut c;
     c.cp = cp;
     Experiment const e = layers_only(small_llama(2), c);
     StepProgram const p = lower(e, 1);
@@ -189,7 +189,7 @@ TEST(Traffic, RingAttentionPassesKeysAndValues) {
 
 TEST(Traffic, ContextAndSequenceParallelismDoNotMix) {
   // The tensor axis cuts what the context axis left: gathering over tp never opens the context cut.
-  ParallelConfig c = cut(1, 2, 1);
+  Cut c = cut(1, 2, 1);
   c.cp = 2;
   c.sequence_parallel = true;
   StepProgram const p = lower(layers_only(small_llama(2), c), 0);

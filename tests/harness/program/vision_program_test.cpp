@@ -13,7 +13,7 @@ Experiment real_size(char const* name, std::int64_t dp = 1, std::int64_t classes
   Experiment e;
   e.model_name = name;
   e.classes = classes;
-  e.parallel.dp = dp;
+  e.cut.dp = dp;
   e.global_batch = 2 * dp;
   resolve(e);
   return e;
@@ -74,7 +74,7 @@ TEST(VisionProgram, GradientsOfADetectorAreReducedOnceInBuckets) {
 
 TEST(VisionProgram, TheClassTokenAloneCrossesTensorRanksAfterTheLastNorm) {
   // With the sequence cut, the pooled rows are a partial sum: one all-reduce of a row an image, not of the sequence.
-  ParallelConfig p = cut(1, 2, 1);
+  Cut p = cut(1, 2, 1);
   p.sequence_parallel = true;
   StepProgram const program = lower(small_experiment(small_vit(true), p), 1);
   double const rows = 8;  // images of the step

@@ -113,8 +113,8 @@ TEST(Columns, ConfigurationCells) {
   ReportRow row;
   row.experiment.model_name = "tiny";
   row.experiment.model.vocab = 1000;
-  row.experiment.parallel.tp = 2;
-  row.experiment.parallel.dp = 2;
+  row.experiment.cut.tp = 2;
+  row.experiment.cut.dp = 2;
   row.experiment.global_batch = 16;
   row.experiment.micro_batch = 2;
   EXPECT_EQ(cell(row, "padded_vocab"), "1024");
@@ -123,13 +123,13 @@ TEST(Columns, ConfigurationCells) {
   EXPECT_EQ(cell(row, "cp_method"), "");
   EXPECT_EQ(cell(row, "shard_ranks"), "");
   EXPECT_EQ(cell(row, "sequence_parallel"), "false");
-  row.experiment.parallel.zero_stage = 3;
+  row.experiment.cut.zero_stage = 3;
   EXPECT_EQ(cell(row, "shard_ranks"), "2");
 }
 
 TEST(Columns, BreakdownLeavesAxesOfOneRankEmpty) {
   ReportRow row;
-  row.experiment.parallel.tp = 2;
+  row.experiment.cut.tp = 2;
   Breakdown breakdown;
   breakdown.step_ms = 10;
   breakdown.compute_ms = 6;

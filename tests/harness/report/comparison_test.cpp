@@ -15,7 +15,7 @@ namespace {
 ReportRow row_of(std::int64_t tp, Source source, std::optional<double> step_ms) {
   ReportRow row;
   row.experiment.model_name = "tiny";
-  row.experiment.parallel.tp = tp;
+  row.experiment.cut.tp = tp;
   row.source = source;
   row.step_ms_p50 = step_ms;
   return row;
@@ -155,7 +155,7 @@ TEST(Comparison, EveryFieldThatChangesTheStepTellsRowsApart) {
                share_gpu, cuda_graph, ranks, bucket_mb, routing, router_skew, capacity, dropout, clip_grad, mtp,
                mtp_weight, check, verify_collectives, warmup, max_iterations, max_seconds, target_ci_pct, seed, given);
   auto& [dp, tp, pp, cp, ep, etp, vpp, zero_stage, shard_ranks, zero_keep, sequence_parallel, tp_sync_fraction, streams,
-         tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy] = e.parallel;
+         tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy] = e.cut;
   auto const cut =
       std::tie(dp, tp, pp, cp, ep, etp, vpp, zero_stage, shard_ranks, zero_keep, sequence_parallel, tp_sync_fraction,
                streams, tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy);

@@ -14,7 +14,7 @@ ModelConfig model() {
 }
 
 TEST(MegatronStrategy, ColumnsThenRows) {
-  ParallelConfig p;
+  Cut p;
   p.tp = 2;
   Strategy const s = megatron_strategy(model(), p);
   for (char const* role : {"attention.qkv", "mlp.up", "embedding.word", "head"})
@@ -26,7 +26,7 @@ TEST(MegatronStrategy, ColumnsThenRows) {
 }
 
 TEST(MegatronStrategy, BlockLayoutFollowsTheConfiguration) {
-  ParallelConfig p;
+  Cut p;
   p.tp = 4;
   EXPECT_EQ(std::get<Shard>(megatron_strategy(model(), p).weight("attention.qkv")).replicas, 2)
       << "two KV heads over four ranks";
@@ -35,7 +35,7 @@ TEST(MegatronStrategy, BlockLayoutFollowsTheConfiguration) {
   p.sequence_parallel = false;
   p.tp_sync_fraction = 0.5;
   EXPECT_EQ(megatron_strategy(model(), p).block, Placement{Private{32}});
-  p = ParallelConfig{};
+  p = Cut{};
   EXPECT_TRUE(megatron_strategy(model(), p).weights.empty());
 }
 

@@ -78,9 +78,9 @@ TEST(Simulate, PiecesOfTensorParallelCollectivesHideBehindProducts) {
   for (bool const sp : {false, true}) {
     double exposed[2], comm[2];
     for (int pieces = 0; pieces < 2; ++pieces) {
-      ParallelConfig p = test::cut(1, 2, 1);
+      Cut p = test::cut(1, 2, 1);
       p.sequence_parallel = sp;
-      if (pieces) p.tp_overlap = "chunked";
+      if (pieces) p.tp_overlap = TpOverlap::chunked;
       Experiment e = test::small_experiment(test::small_gpt(2), p);
       e.scope = Scope::layer;
       auto const r = simulate(programs_of(e), Proportional());
@@ -125,7 +125,7 @@ std::pair<std::int64_t, std::int64_t> alone_and_all(StepProgram const& p, StageT
 TEST(Simulate, FullyShardedGradientsAreCutBesideTheNextPass) {
   constexpr std::int64_t layers = 6, microbatches = 3;
   for (std::int64_t const shard_ranks : {0, 2}) {
-    ParallelConfig c = test::cut(4, 1, 1);
+    Cut c = test::cut(4, 1, 1);
     c.zero_stage = 3, c.shard_ranks = shard_ranks;
     Experiment e = test::small_experiment(test::small_llama(layers), c);
     e.scope = Scope::layer;
@@ -143,7 +143,7 @@ TEST(Simulate, FullyShardedGradientsAreCutBesideTheNextPass) {
 
 // ZeRO 2 cuts what a microbatch made of the last bucket beside the next one's forward.
 TEST(Simulate, CutGradientsOfAMicrobatchHideBehindTheNext) {
-  ParallelConfig c = test::cut(4, 1, 1);
+  Cut c = test::cut(4, 1, 1);
   c.zero_stage = 2;
   Experiment e = test::small_experiment(test::small_llama(4), c);
   e.scope = Scope::layer;

@@ -19,8 +19,12 @@ std::string_view to_string(ZeroKeep keep);
 enum class CpMethod : std::uint8_t { ring, all_gather, ulysses, size_ };
 std::string_view to_string(CpMethod method);
 
+/// How tensor-parallel communication runs beside its products: not, or both in pieces.
+enum class TpOverlap : std::uint8_t { none, chunked, size_ };
+std::string_view to_string(TpOverlap overlap);
+
 /// How the model is cut: degrees only; meshes, groups and shapes are derived.
-struct ParallelConfig {
+struct Cut {
   std::int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   std::int64_t etp = 1;          ///< tensor parallel degree of the experts
   std::int64_t vpp = 1;          ///< model chunks per stage; above 1 means interleaved
@@ -28,9 +32,9 @@ struct ParallelConfig {
   std::int64_t shard_ranks = 0;  ///< HSDP: ranks a ZeRO shard is spread over, 0 means all of dp
   ZeroKeep zero_keep = ZeroKeep::none;
   bool sequence_parallel = false;
-  double tp_sync_fraction = 1;         ///< partially synchronised tensor parallelism
-  std::int64_t streams = 1;            ///< residual streams on one rank: the reference of a partially synchronised tp
-  std::string tp_overlap = "none";     ///< none | chunked
+  double tp_sync_fraction = 1;  ///< partially synchronised tensor parallelism
+  std::int64_t streams = 1;     ///< residual streams on one rank: the reference of a partially synchronised tp
+  TpOverlap tp_overlap = TpOverlap::none;
   std::int64_t tp_overlap_chunks = 4;  ///< pieces of a GEMM and its collective when chunked
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   Recompute recompute = Recompute::none;
@@ -38,18 +42,18 @@ struct ParallelConfig {
   CpMethod cp_method = CpMethod::ring;
   std::string strategy;  ///< path of a strategy YAML, empty for the built-in Megatron cut
   std::int64_t ranks() const { return dp * tp * pp * cp; }
-  bool operator==(ParallelConfig const&) const = default;
+  bool operator==(Cut const&) const = default;
 };
 
 /// Model chunks a rank holds: 2 for zb-v and dualpipe by their nature, else vpp.
-std::int64_t chunks_per_rank(ParallelConfig const& parallel);
+std::int64_t chunks_per_rank(Cut const& cut);
 /// Distinct pieces that the layers are cut into: pp * vpp, 2 * pp for zb-v, pp for dualpipe (its second copy is a
 /// replica).
-std::int64_t model_chunks(ParallelConfig const& parallel);
+std::int64_t model_chunks(Cut const& cut);
 
 /// Every rule the pair breaks, in words that name the rule, the value and the legal values; empty when it is legal.
 /// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here.
-std::vector<std::string> illegal_reasons(ModelConfig const& model, ParallelConfig const& parallel);
+std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& cut);
 
 /// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);

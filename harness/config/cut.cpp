@@ -1,4 +1,4 @@
-#include "harness/config/parallel_config.hpp"
+#include "harness/config/cut.hpp"
 
 #include <fmt/format.h>
 
@@ -29,14 +29,18 @@ std::string_view to_string(CpMethod method) {
   return name_of(method, std::array<std::string_view, 3>{"ring", "all-gather", "ulysses"});
 }
 
-std::int64_t chunks_per_rank(ParallelConfig const& parallel) {
-  bool const two = parallel.schedule == ScheduleKind::zb_v || parallel.schedule == ScheduleKind::dualpipe;
-  return two ? 2 : parallel.vpp;
+std::string_view to_string(TpOverlap overlap) {
+  return name_of(overlap, std::array<std::string_view, 2>{"none", "chunked"});
 }
 
-std::int64_t model_chunks(ParallelConfig const& parallel) {
-  if (parallel.schedule == ScheduleKind::dualpipe) return parallel.pp;
-  return parallel.pp * chunks_per_rank(parallel);
+std::int64_t chunks_per_rank(Cut const& cut) {
+  bool const two = cut.schedule == ScheduleKind::zb_v || cut.schedule == ScheduleKind::dualpipe;
+  return two ? 2 : cut.vpp;
+}
+
+std::int64_t model_chunks(Cut const& cut) {
+  if (cut.schedule == ScheduleKind::dualpipe) return cut.pp;
+  return cut.pp * chunks_per_rank(cut);
 }
 
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by) {
