@@ -8,7 +8,7 @@
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
 #include "harness/config/model_schemas.hpp"
-#include "harness/config/presets.hpp"
+#include "harness/config/shipped_files.hpp"
 #include "harness/config/yolo.hpp"
 #include "kernels/core/error.hpp"
 
@@ -141,8 +141,8 @@ ModelConfig read_model_config(std::filesystem::path const& path) {
 }
 
 ModelConfig load_model(std::string_view name_or_path) {
-  for (Preset const& preset : presets())
-    if (preset.name == name_or_path) return parse_model_config(preset.json, preset.name);
+  for (ShippedFile const& preset : shipped_models())
+    if (preset.name == name_or_path) return parse_model_config(preset.text, preset.name);
   bool const is_path =
       name_or_path.find_first_of("/.") != name_or_path.npos && name_or_path.find('\0') == name_or_path.npos;
   std::error_code error;
@@ -157,7 +157,7 @@ ModelConfig load_model(std::string_view name_or_path) {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (Preset const& preset : presets()) names.emplace_back(preset.name);
+  for (ShippedFile const& preset : shipped_models()) names.emplace_back(preset.name);
   return names;
 }
 

@@ -10,6 +10,7 @@
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
 #include "harness/config/json_fields.hpp"
+#include "harness/config/shipped_files.hpp"
 #include "harness/config/yaml_value.hpp"
 #include "kernels/core/error.hpp"
 
@@ -232,10 +233,10 @@ AttentionKind read_attention(Section& s) {
   return AttentionKind::unfused;
 }
 
-std::string shipped_text(std::string_view name, std::span<ShippedProfile const> shipped, char const* what) {
+std::string shipped_text(std::string_view name, std::span<ShippedFile const> shipped, char const* what) {
   std::vector<std::string> names;
-  for (ShippedProfile const& profile : shipped) {
-    if (profile.name == name) return std::string(profile.yaml);
+  for (ShippedFile const& profile : shipped) {
+    if (profile.name == name) return std::string(profile.text);
     names.emplace_back(profile.name);
   }
   std::string const path(name);
@@ -252,9 +253,9 @@ std::string shipped_text(std::string_view name, std::span<ShippedProfile const> 
   return text;
 }
 
-std::vector<std::string> names_of(std::span<ShippedProfile const> shipped) {
+std::vector<std::string> names_of(std::span<ShippedFile const> shipped) {
   std::vector<std::string> names;
-  for (ShippedProfile const& profile : shipped) names.emplace_back(profile.name);
+  for (ShippedFile const& profile : shipped) names.emplace_back(profile.name);
   return names;
 }
 

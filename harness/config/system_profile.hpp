@@ -142,11 +142,4 @@ SoftwareStack load_stack(std::string_view name_or_path);
 std::vector<std::string> system_names();
 std::vector<std::string> stack_names();
 
-/// A profile that is compiled into the program from bench/systems.
-struct ShippedProfile {
-  std::string_view name, yaml;
-};
-std::span<ShippedProfile const> shipped_systems();
-std::span<ShippedProfile const> shipped_stacks();
-
 }  // namespace shardbench

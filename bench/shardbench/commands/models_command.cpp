@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "bench/shardbench/cli/commands.hpp"
 #include "harness/config/experiment.hpp"
 #include "harness/program/models/model_graph.hpp"
@@ -8,9 +11,25 @@
 namespace shardbench {
 namespace {
 
-std::vector<std::string> row_of(std::string const& name) {
-  ModelConfig const model = load_model(name);
-  ParameterCount const count = count_parameters(model);
+struct Listed {
+  std::string name;
+  ModelConfig model;
+  ParameterCount count;
+};
+
+/// Families together, the smallest of each first.
+std::vector<Listed> listed_models() {
+  std::vector<Listed> models;
+  for (std::string const& name : preset_names()) {
+    ModelConfig const model = load_model(name);
+    models.push_back({name, model, count_parameters(model)});
+  }
+  std::ranges::stable_sort(models, {}, [](Listed const& m) { return std::tuple(m.model.family, m.count.total); });
+  return models;
+}
+
+std::vector<std::string> row_of(Listed const& listed) {
+  auto const& [name, model, count] = listed;
   std::string const missing = unsupported_part(model);
   auto const known = [](std::int64_t value) { return value > 0 ? fmt::format("{}", value) : std::string("-"); };
   return {name,
@@ -30,7 +49,7 @@ std::vector<std::string> row_of(std::string const& name) {
 int models_command(Arguments const&) {
   std::vector<std::vector<std::string>> rows{
       {"model", "family", "parameters", "active", "layers", "hidden", "ffn", "heads/kv", "vocab", "blocks run"}};
-  for (std::string const& name : preset_names()) rows.push_back(row_of(name));
+  for (Listed const& model : listed_models()) rows.push_back(row_of(model));
   for (std::string const& line : table_lines(rows)) fmt::print("{}\n", line);
   fmt::print(
       "\n--model also takes the path of a Hugging Face config.json. `describe` counts the parameters of every "

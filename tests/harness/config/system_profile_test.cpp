@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "harness/config/shipped_files.hpp"
 #include "harness/config/yaml_value.hpp"
 #include "kernels/core/error.hpp"
 
@@ -20,8 +21,8 @@ std::string message_of(F&& call) {
 }
 
 std::string shipped(std::string_view name) {
-  for (ShippedProfile const& p : shipped_systems())
-    if (p.name == name) return std::string(p.yaml);
+  for (ShippedFile const& p : shipped_systems())
+    if (p.name == name) return std::string(p.text);
   return {};
 }
 
@@ -91,7 +92,7 @@ TEST(SystemProfile, RefusesFractionsWhereItCounts) {
             "s.yaml: device.processors: 131.5 is not an integer from 1 to 1000000");
   EXPECT_EQ(system_error("ranks: 8,", "ranks: 7.5,"),
             "s.yaml: measured[0].ranks: 7.5 is not an integer from 1 to 1000000000");
-  std::string const stack(shipped_stacks().front().yaml);
+  std::string const stack(shipped_stacks().front().text);
   for (std::string const key : {"softmax_multiple", "unfused_softmax_launches"})
     EXPECT_NE(message_of([&] {
                 parse_software_stack(fmt::format("{}\n{}: 1.5\n", stack, key), "k.yaml");

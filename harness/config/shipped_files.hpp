@@ -1,0 +1,19 @@
+#pragma once
+#include <span>
+#include <string_view>
+
+namespace shardbench {
+
+/// A file of bench/ that is compiled in, under its name without ending.
+struct ShippedFile {
+  std::string_view name;
+  std::string_view text;
+};
+
+/// Models, each in the schema its authors publish it in (JSON).
+std::span<ShippedFile const> shipped_models();
+/// Machines and software stacks (YAML).
+std::span<ShippedFile const> shipped_systems();
+std::span<ShippedFile const> shipped_stacks();
+
+}  // namespace shardbench
