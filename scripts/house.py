@@ -115,7 +115,7 @@ def main(arguments):
     root = rest[0] if rest else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     total, functions, classes = measure(root)
     for what, count in total.items():
-            print(f"{count:7} {what}")
+        print(f"{count:7} {what}")
     if listed:
         for size, where in functions + classes:
             print(f"  {size:4} {where}")
