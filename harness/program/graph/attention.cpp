@@ -93,7 +93,7 @@ Value attention(Tape& t, Value qkv) {
   TensorRef const qk = normed ? t.temporary("attention.qk", rows, qk_width) : packed,
                   dqk = normed ? t.temporary("attention.dqk", rows, qk_width) : dpacked;
   std::int64_t const qk_stride = normed ? qk_width : stride;
-  std::vector<VectorNorm> norms;
+  std::vector<NormOp> norms;
   Layout const layout = t[qkv].layout;
   auto const norm_heads = [&](char const* name, std::int64_t heads, std::int64_t first) {
     norms.push_back(vector_norm(t, name, rows, heads, shape.head_dim, columns(packed, first, stride),
@@ -103,9 +103,9 @@ Value attention(Tape& t, Value qkv) {
   rotate_heads(t, columns(qk, 0, qk_stride), false);
   t.on_backward([=, &t] {
     rotate_heads(t, columns(dqk, 0, qk_stride), true);
-    for (VectorNorm const& norm : norms) {
+    for (NormOp const& norm : norms) {
       std::int64_t const first = norm.x.offset - packed.offset;
-      vector_norm_backward(t, norm, columns(dqk, first, qk_stride), columns(dpacked, first, stride));
+      norm_backward(t, norm, columns(dqk, first, qk_stride), columns(dpacked, first, stride));
     }
     t.accumulate(qkv, dpacked, layout);
   });

@@ -33,6 +33,9 @@ bool meets_any(std::vector<DimRange> const& ranges, DimRange range) {
 
 std::int64_t stride_of(Tape const& t, TensorRef x) { return x.stride > 0 ? x.stride : t.program.tensors[x.id].cols; }
 
+/// x with its stride written out: pieces of it keep the rows' distance.
+TensorRef strided(Tape const& t, TensorRef x) { return {x.id, x.offset, stride_of(t, x)}; }
+
 Value attention_output(Tape& t, AttentionOpShape const& shape, std::int64_t rows, Layout const& layout) {
   std::int64_t const width = shape.heads * shape.value_dim;
   std::int64_t const parts = is_shard(layout[Axis::tp], feature_dim) ? t.program.degree[Axis::tp] : 1;
@@ -55,16 +58,16 @@ void whole_backward(Tape& t, AttentionData const& d, AttentionGradients const& g
 TensorRef joined_keys(Tape& t, AttentionData const& d) {
   std::int64_t const rows = d.shape.seq_k * d.shape.batch, width = d.kv_width();
   TensorRef const kv = t.temporary("attention.kv", rows, width);
-  pack(t, d.k, rows, d.k_width(), stride_of(t, d.k), kv, width, "attention.k");
-  pack(t, d.v, rows, d.v_width(), stride_of(t, d.v), columns(kv, d.k_width(), 0), width, "attention.v");
+  pack(t, strided(t, d.k), columns(kv, 0, width), rows, d.k_width(), "attention.k");
+  pack(t, strided(t, d.v), columns(kv, d.k_width(), width), rows, d.v_width(), "attention.v");
   return kv;
 }
 
 /// Gradients of keys and values side by side, to where each belongs.
 void part_gradients(Tape& t, AttentionData const& d, TensorRef dkv, std::int64_t rows, TensorRef dk, TensorRef dv) {
   std::int64_t const width = d.kv_width();
-  pack(t, dkv, rows, d.k_width(), width, dk, stride_of(t, dk), "attention.dk");
-  pack(t, columns(dkv, d.k_width(), 0), rows, d.v_width(), width, dv, stride_of(t, dv), "attention.dv");
+  pack(t, columns(dkv, 0, width), strided(t, dk), rows, d.k_width(), "attention.dk");
+  pack(t, columns(dkv, d.k_width(), width), strided(t, dv), rows, d.v_width(), "attention.dv");
 }
 
 // --- blocks ---
@@ -136,7 +139,7 @@ void ring_forward(Tape& t, AttentionData const& d) {
   AttentionData now = d;
   std::vector<DimRange> written;
   for (std::size_t s = 0; s < steps.size(); ++s) {
-    if (steps[s].empty()) pack(t, kv, 1, 1, width, unread, 1, "attention.kv");
+    if (steps[s].empty()) pack(t, columns(kv, 0, width), unread, 1, 1, "attention.kv");
     // The next keys are on their way while these are computed with.
     TensorRef const next = s + 1 < steps.size() ? ring_shift(t, kv, rows, width, "attention.kv") : TensorRef{};
     if (s > 0) now.k = columns(kv, 0, width), now.v = columns(kv, d.k_width(), width);
@@ -164,8 +167,8 @@ void ring_backward(Tape& t, AttentionData const& d, AttentionGradients const& g)
     part.dk = columns(own, 0, width), part.dv = columns(own, d.k_width(), width);
     std::vector<DimRange> keys;
     if (steps[s].empty()) {
-      pack(t, kv, 1, 1, width, unread, 1, "attention.kv");
-      pack(t, sum, 1, 1, width, unread, 1, "attention.dkv");
+      pack(t, columns(kv, 0, width), unread, 1, 1, "attention.kv");
+      pack(t, columns(sum, 0, width), unread, 1, 1, "attention.dkv");
     }
     for (ContextBlock const& block : steps[s]) {
       bool const more_keys = meets_any(keys, block.k);
@@ -253,11 +256,11 @@ Value attend_with_some_heads(Tape& t, AttentionData d, AttentionParts const& gra
   std::array<Value, 3> by_rows, by_heads;
   for (std::size_t i = 0; i < 3; ++i) {
     by_rows[i] = t.value(names[i], rows, width[i], layout);
-    pack(t, parts[i], rows, width[i], stride_of(t, parts[i]), t[by_rows[i]].ref, width[i], names[i]);
+    pack(t, strided(t, parts[i]), t[by_rows[i]].ref, rows, width[i], names[i]);
   }
   t.on_backward([=, &t] {
     for (std::size_t i = 0; i < 3; ++i)
-      pack(t, t.take_gradient(by_rows[i]), rows, width[i], width[i], targets[i], stride_of(t, targets[i]), names[i]);
+      pack(t, t.take_gradient(by_rows[i]), strided(t, targets[i]), rows, width[i], names[i]);
   });
   Layout const heads = with(layout, Axis::cp, Shard{inner_feature_dim});
   for (std::size_t i = 0; i < 3; ++i) by_heads[i] = t.redistribute(by_rows[i], heads, names[i]);

@@ -41,14 +41,12 @@ Value dense_conv(Tape& t, Value x, ConvLayer const& layer, std::string const& la
   TensorRef const gathered = gathered_columns();
   t.emit(OpKind::gemm, GemmShape{rows, outputs, width, false, true}, label,
          {gathered, t.weight(weight), t.weight(bias)}, {t[y].ref});
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y), again = gathered_columns();
+  t.on_backward(y, [=, &t](TensorRef dy) {
+    TensorRef const again = gathered_columns();
     t.writes_gradient(t.emit(OpKind::gemm, GemmShape{outputs, width, rows, true, false}, label + ".dw", {dy, again, {}},
                              {t.gradient(weight)}),
                       weight, layout);
-    if (bias.valid())
-      t.writes_gradient(t.emit(OpKind::column_sum, BlockShape{rows, outputs}, label + ".db", {dy}, {t.gradient(bias)}),
-                        bias, layout);
+    emit_bias_gradient(t, dy, rows, outputs, bias, layout, label);
     if (!input_gradient) return;
     TensorRef const dcols = t.temporary(label + ".dx", rows, width);
     t.emit(OpKind::gemm, GemmShape{rows, width, outputs}, label + ".dx", {dy, t.weight(weight), {}}, {dcols});
@@ -67,13 +65,12 @@ Value depthwise_conv(Tape& t, Value x, ConvLayer const& layer, std::string const
   ParameterId const weight = add_uncut(t, layer.name + ".weight", w.taps(), layer.in);
   Value const y = t.value(label, w.out_rows(), layer.out, t[x].layout);
   t.emit(OpKind::depthwise_forward, w, label, {t[x].ref, t.weight(weight)}, {t[y].ref});
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y);
+  t.on_backward(y, [=, &t](TensorRef dy) {
     TensorRef const dx = t.temporary(label + ".dx", w.rows(), layer.in);
     Op& op = t.emit(OpKind::depthwise_backward, w, label, {dy, t[x].ref, t.weight(weight)}, {dx, t.gradient(weight)});
     t.writes_gradient(op, weight, t[x].layout);
     op.part = BackwardPart::input;
-    t.accumulate(x, dx, t[x].layout);
+    t.accumulate(x, dx);
   });
   return y;
 }
@@ -89,14 +86,13 @@ Value batch_norm(Tape& t, Value x, std::string const& name, std::string const& l
   Value const y = t.value(label, rows, cols, t[x].layout);
   t.emit(OpKind::batch_norm_forward, shape, label, {t[x].ref, t.weight(weight), t.weight(bias)},
          {t[y].ref, mean, rstd});
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y);
+  t.on_backward(y, [=, &t](TensorRef dy) {
     TensorRef const dx = t.temporary(label + ".dx", rows, cols);
     Op& op = t.emit(OpKind::batch_norm_backward, shape, label, {dy, t[x].ref, t.weight(weight), mean, rstd},
                     {dx, t.gradient(weight), t.gradient(bias), sums});
     for (ParameterId const parameter : {weight, bias}) t.writes_gradient(op, parameter, t[x].layout);
     op.part = BackwardPart::input;
-    t.accumulate(x, dx, t[x].layout);
+    t.accumulate(x, dx);
   });
   return y;
 }
@@ -139,18 +135,17 @@ Value concat(Tape& t, std::vector<Value> const& parts, std::string const& label)
   for (Value const& part : parts) cols += t[part].cols;
   Value const y = t.value(label, rows, cols, t[parts.front()].layout);
   for (Value const& part : parts) {
-    pack(t, t[part].ref, rows, t[part].cols, t[part].cols, behind(t[y].ref, at), cols, label);
+    pack(t, t[part].ref, columns(t[y].ref, at, cols), rows, t[part].cols, label);
     at += t[part].cols;
   }
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y);
+  t.on_backward(y, [=, &t](TensorRef dy) {
     std::int64_t from = 0;
     for (Value const& part : parts) {
       std::int64_t const width = t[part].cols;
       TensorRef const dx = t.temporary(label + ".dx", rows, width);
-      pack(t, behind(dy, from), rows, width, cols, dx, width, label);
+      pack(t, columns(dy, from, cols), dx, rows, width, label);
       from += width;
-      t.accumulate(part, dx, t[part].layout);
+      t.accumulate(part, dx);
     }
   });
   return y;
@@ -162,7 +157,7 @@ std::vector<Value> split(Tape& t, Value x, std::vector<std::int64_t> const& widt
   std::int64_t at = 0;
   for (std::int64_t const width : widths) {
     parts.push_back(t.value(label, rows, width, t[x].layout));
-    pack(t, behind(t[x].ref, at), rows, width, cols, t[parts.back()].ref, width, label);
+    pack(t, columns(t[x].ref, at, cols), t[parts.back()].ref, rows, width, label);
     at += width;
   }
   VALIDATE(at == cols, fmt::format("{}: parts of {} columns, {} there", label, at, cols));
@@ -172,10 +167,10 @@ std::vector<Value> split(Tape& t, Value x, std::vector<std::int64_t> const& widt
     for (Value const& part : parts) {
       TensorRef const dy = t.take_gradient(part);
       VALIDATE(dy.valid(), label + ": a part that nobody reads");
-      pack(t, dy, rows, t[part].cols, t[part].cols, behind(dx, to), cols, label);
+      pack(t, dy, columns(dx, to, cols), rows, t[part].cols, label);
       to += t[part].cols;
     }
-    t.accumulate(x, dx, t[x].layout);
+    t.accumulate(x, dx);
   });
   return parts;
 }
@@ -196,13 +191,12 @@ Value attend_map(Tape& t, Value qk, Value v, std::int64_t heads, std::string con
   TensorRef const q = columns(t[qk].ref, 0, stride), k = columns(t[qk].ref, stride / 2, stride),
                   values = columns(t[v].ref, 0, cols), none{t.program.positions};
   t.emit(OpKind::attention_forward, s, label, {q, k, values, none}, {t[y].ref, lse});
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y);
+  t.on_backward(y, [=, &t](TensorRef dy) {
     TensorRef const dqk = t.temporary(label + ".dqk", rows, stride), dv = t.temporary(label + ".dv", rows, cols);
     t.emit(OpKind::attention_backward, s, label, {q, k, values, t[y].ref, dy, lse, none},
            {columns(dqk, 0, stride), columns(dqk, stride / 2, stride), dv});
-    t.accumulate(qk, dqk, t[qk].layout);
-    t.accumulate(v, dv, t[v].layout);
+    t.accumulate(qk, dqk);
+    t.accumulate(v, dv);
   });
   return y;
 }

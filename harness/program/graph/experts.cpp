@@ -127,7 +127,7 @@ void experts_backward(Tape& t, Value x, Value y, Value logits, ExpertMlp const& 
   TensorRef const dsorted = from_experts(t, dreceived, r, "moe.dispatch");
   TensorRef const dx = move_rows(t, OpKind::unpermute, dsorted, {}, r, "moe.permute");
   router_gradient(t, logits, r, dweights);
-  t.accumulate(x, dx, t[x].layout);
+  t.accumulate(x, dx);
 }
 
 }  // namespace

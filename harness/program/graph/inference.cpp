@@ -47,7 +47,7 @@ Value last_position(Tape& t, Value x) {
     // One context rank holds the end of the sequence; each goes on with its rows. They are copied first: the gather of
     // the tensor axis, which may be on its way, is then waited for by compute.
     TensorRef const own = t.temporary("head.own", rows, cols);
-    pack(t, last, rows, cols, cols, own, cols, "head.last");
+    pack(t, last, own, rows, cols, "head.last");
     TensorRef const all = t.temporary("head.last", cp * rows, cols);
     t.emit_collective(OpKind::all_gather, t.group("cp"), cp * rows * cols, "head.last", own, all);
     ShardLayout const cut = context_layout(t.model, t.experiment.cut.cp_method);

@@ -39,14 +39,13 @@ Value latent_rows(Tape& t, Value down) {
   auto const key_of = [=](TensorRef whole) { return columns(whole, rank, width); };
   RopeShape const shape{rows / batch, batch, 1, rotary, rotary, rope_of(t)};
   TensorRef const positions = positions_of(t, down), from = t[down].ref, to = t[y].ref;
-  VectorNorm const normed = vector_norm(t, "attention.kv_norm", rows, 1, rank, latent_of(from), latent_of(to), layout);
-  pack(t, key_of(from), rows, rotary, width, key_of(to), width, "attention.latent");
+  NormOp const normed = vector_norm(t, "attention.kv_norm", rows, 1, rank, latent_of(from), latent_of(to), layout);
+  pack(t, key_of(from), key_of(to), rows, rotary, "attention.latent");
   rotate(t, shape, key_of(to), positions, false);
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y);
+  t.on_backward(y, [=, &t](TensorRef dy) {
     rotate(t, shape, key_of(dy), positions, true);
-    pack(t, key_of(dy), rows, rotary, width, key_of(ddown), width, "attention.latent");
-    vector_norm_backward(t, normed, latent_of(dy), latent_of(ddown));
+    pack(t, key_of(dy), key_of(ddown), rows, rotary, "attention.latent");
+    norm_backward(t, normed, latent_of(dy), latent_of(ddown));
     t.accumulate(down, ddown, layout);
   });
   return y;
@@ -60,7 +59,7 @@ Value keys_and_values(Tape& t, Value latent, TensorRef dlatent) {
   Value const source = t.value_of(columns(t[latent].ref, 0, width), "attention.latent", rows, rank, t[latent].layout);
   t.on_backward([=, &t] {
     Gradient const& g = *t[source].gradient;
-    pack(t, g.ref, rows, rank, rank, behind(dlatent, 0), width, "attention.latent");
+    pack(t, g.ref, columns(dlatent, 0, width), rows, rank, "attention.latent");
     t.accumulate(latent, dlatent, g.layout);
   });
   std::int64_t const heads = t.model.heads, plain = heads * a.qk_nope_head_dim, values = heads * a.v_head_dim;
@@ -94,8 +93,8 @@ Value attend_latent(Tape& t, Value q, Value latent) {
     t.emit(OpKind::split_keys, join, "attention.keys", {dkeys},
            {columns(dkv, 0, kv_width), columns(dlatent, rank, latent_width)});
     rotate(t, turn, dq, positions, true);
-    t.accumulate(q, dq, t[q].layout);
-    t.accumulate(kv, dkv, t[kv].layout);
+    t.accumulate(q, dq);
+    t.accumulate(kv, dkv);
   });
   std::int64_t const values = shape.heads * plain;
   return attend(t, shape, {q_ref, keys, columns(kv_ref, values, kv_width)}, {dq, dkeys, columns(dkv, values, kv_width)},

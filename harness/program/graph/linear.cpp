@@ -13,17 +13,17 @@ namespace {
 
 ParameterId add_bias(Tape& t, std::string const& name, std::vector<ParameterSection> sections, std::int64_t rows,
                      Placement const& placement) {
-  Parameter bias;
-  bias.name = name + ".bias";
-  bias.sections = std::move(sections);
-  for (ParameterSection& s : bias.sections) {
+  for (ParameterSection& s : sections) {
     s.key += ".bias";
     if (is_shard(placement, 1)) s.tp_copies = 0;
   }
-  bias.rows = rows;
-  bias.cols = bias.global_cols = 1;
-  bias.init = InitKind::zeros;
-  return t.add_parameter(std::move(bias));
+  return t.add_parameter({.name = name + ".bias",
+                          .sections = std::move(sections),
+                          .rows = rows,
+                          .cols = 1,
+                          .global_cols = 1,
+                          .init = InitKind::zeros,
+                          .bucket = {}});
 }
 
 LinearWeights add_weights(Tape& t, LinearSpec const& spec) {
@@ -76,10 +76,7 @@ void weight_gradients(Tape& t, LinearSpec const& spec, LinearWeights const& w, T
   t.writes_gradient(t.emit(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false}, spec.name + ".dw",
                            {dy, input, {}}, {t.gradient(w.weight)}),
                     w.weight, rows_layout);
-  if (w.bias.valid())
-    t.writes_gradient(
-        t.emit(OpKind::column_sum, BlockShape{rows, outputs}, spec.name + ".db", {dy}, {t.gradient(w.bias)}), w.bias,
-        rows_layout);
+  emit_bias_gradient(t, dy, rows, outputs, w.bias, rows_layout, spec.name);
   reduce_replicated_sections(t, w.weight, w.placement, spec);
   if (!w.bias.valid()) return;
   LinearSpec named = spec;

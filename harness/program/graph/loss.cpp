@@ -34,7 +34,7 @@ void loss(Tape& t, Value logits, std::int64_t first_column, std::int64_t targets
   t.on_backward([=, &t] {
     // In place: nobody reads the logits again.
     t.emit(OpKind::cross_entropy_backward, shape, name, {in, targets, maximum, sums}, {in});
-    t.accumulate(logits, in, t[logits].layout);
+    t.accumulate(logits, in);
   });
 }
 

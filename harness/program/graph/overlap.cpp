@@ -78,7 +78,7 @@ TensorRef gather_then_product(Tape& t, Product const& p, TensorRef x, std::int64
       std::int64_t const rows = ranges[i].size, at = r * mine + ranges[i].begin;
       TensorRef const from = behind(gathered[i], r * rows * p.inputs);
       emit_product(t, p, from, rows, behind(y, at * p.outputs));
-      if (whole.valid()) pack(t, from, rows, p.inputs, p.inputs, behind(whole, at * p.inputs), p.inputs, name);
+      if (whole.valid()) pack(t, from, behind(whole, at * p.inputs), rows, p.inputs, name);
     }
   return y;
 }
@@ -94,7 +94,7 @@ void backward_of_sum(Tape& t, Value x, Value y, Product const& back, LinearSpec 
   } else {
     dx = whole_product(t, back, dy, rows);
   }
-  t.accumulate(x, dx, t[x].layout);
+  t.accumulate(x, dx);
   weight_gradients(t, spec, w, dy, t[x].ref, rows, t[x].layout);
 }
 

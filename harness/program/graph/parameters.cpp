@@ -71,13 +71,20 @@ Parameter lookup_table(Tape const& t, LinearSpec const& spec, Placement const& p
 }
 
 ParameterId add_uncut(Tape& t, std::string const& name, std::int64_t rows, std::int64_t cols, InitKind init) {
-  Parameter p;
-  p.name = name;
-  p.sections = {{name, rows, 0, rows}};
-  p.rows = rows;
-  p.cols = p.global_cols = cols;
-  p.init = init;
-  return t.add_parameter(std::move(p));
+  return t.add_parameter({.name = name,
+                          .sections = {{name, rows, 0, rows}},
+                          .rows = rows,
+                          .cols = cols,
+                          .global_cols = cols,
+                          .init = init,
+                          .bucket = {}});
+}
+
+void emit_bias_gradient(Tape& t, TensorRef dy, std::int64_t rows, std::int64_t cols, ParameterId bias,
+                        Layout const& rows_layout, std::string const& name) {
+  if (!bias.valid()) return;
+  Op& op = t.emit(OpKind::column_sum, BlockShape{rows, cols}, name + ".db", {dy}, {t.gradient(bias)});
+  t.writes_gradient(op, bias, rows_layout);
 }
 
 void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const& placement, LinearSpec const& spec) {

@@ -46,6 +46,9 @@ Parameter lookup_table(Tape const& t, LinearSpec const& spec, Placement const& p
 ParameterId add_uncut(Tape& t, std::string const& name, std::int64_t rows, std::int64_t cols,
                       InitKind init = InitKind::normal);
 
+/// Sums the rows of dy into the gradient of a bias, where there is one.
+void emit_bias_gradient(Tape& t, TensorRef dy, std::int64_t rows, std::int64_t cols, ParameterId bias,
+                        Layout const& rows_layout, std::string const& name);
 /// Sums the gradients of sections that ranks along tp hold copies of (KV heads fewer than tp).
 void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const& placement, LinearSpec const& spec);
 

@@ -7,10 +7,11 @@
 
 namespace shardbench {
 
-void pack(Tape& t, TensorRef from, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
-          std::int64_t to_stride, std::string const& name, float scale) {
-  t.emit(OpKind::copy_block, BlockShape{rows, cols, scale}, name + ".pack", {columns(from, 0, from_stride)},
-         {columns(to, 0, to_stride)});
+void pack(Tape& t, TensorRef from, TensorRef to, std::int64_t rows, std::int64_t cols, std::string const& name,
+          float scale) {
+  for (TensorRef* const x : {&from, &to})
+    if (x->stride == 0) x->stride = cols;
+  t.emit(OpKind::copy_block, BlockShape{rows, cols, scale}, name + ".pack", {from}, {to});
 }
 
 namespace {
@@ -46,14 +47,14 @@ struct Crossing {
 /// The columns that each rank gets, rank after rank: what a collective cuts in whole blocks.
 void stack_columns(Crossing const& c, Matrix const& x, std::int64_t part, TensorRef to) {
   for (std::int64_t i = 0; i < c.ranks; ++i)
-    pack(c.t, behind(x.ref, i * part), x.rows, part, x.cols, behind(to, i * x.rows * part), part, c.name);
+    pack(c.t, columns(x.ref, i * part, x.cols), behind(to, i * x.rows * part), x.rows, part, c.name);
 }
 
 /// The inverse: blocks [rows, cols], rank after rank in `stacked`, side by side.
 Matrix side_by_side(Crossing const& c, TensorRef stacked, std::int64_t rows, std::int64_t cols) {
   Matrix const wide = c.fresh(rows, cols * c.ranks);
   for (std::int64_t i = 0; i < c.ranks; ++i)
-    pack(c.t, behind(stacked, i * rows * cols), rows, cols, cols, behind(wide.ref, i * cols), wide.cols, c.name);
+    pack(c.t, behind(stacked, i * rows * cols), columns(wide.ref, i * cols, wide.cols), rows, cols, c.name);
   return wide;
 }
 
@@ -65,7 +66,7 @@ Matrix zigzag_rows(Crossing const& c, Matrix const& x, bool to_ranks) {
     // The i-th piece in the ranks' order is a rank's first or its second, which counts from the end.
     std::int64_t const piece = i % 2 == 0 ? i / 2 : pieces - 1 - i / 2;
     std::int64_t const from = to_ranks ? piece : i, to = to_ranks ? i : piece;
-    pack(c.t, behind(x.ref, from * size), rows, x.cols, x.cols, behind(y.ref, to * size), x.cols, c.name);
+    pack(c.t, behind(x.ref, from * size), behind(y.ref, to * size), rows, x.cols, c.name);
   }
   return y;
 }
@@ -119,12 +120,12 @@ Matrix local_slice(Crossing const& c, Matrix x) {
   if (cut_dim(c.step.to) == feature_dim) {
     Matrix const y = c.fresh(x.rows, c.part_of(x.cols, "width"));
     std::int64_t const stride = x.ref.stride > 0 ? x.ref.stride : x.cols;
-    pack(c.t, behind(x.ref, c.rank * y.cols), x.rows, y.cols, stride, y.ref, y.cols, c.name);
+    pack(c.t, columns(x.ref, c.rank * y.cols, stride), y.ref, x.rows, y.cols, c.name);
     return y;
   }
   if (is_zigzag(c.step.to)) x = zigzag_rows(c, x, true);
   Matrix const y = c.fresh(c.part_of(x.rows, "rows"), x.cols);
-  pack(c.t, behind(x.ref, c.rank * y.rows * y.cols), y.rows, y.cols, y.cols, y.ref, y.cols, c.name);
+  pack(c.t, behind(x.ref, c.rank * y.rows * y.cols), y.ref, y.rows, y.cols, c.name);
   return y;
 }
 

@@ -8,9 +8,9 @@ namespace shardbench {
 /// Emits what brings x, which lies in `from`, to `to`; throws IllegalConfig where a size does not divide.
 Matrix move_to(Tape& t, Matrix x, Layout const& from, Layout const& to, std::string const& name);
 
-/// Copies [rows, cols] from rows `from_stride` apart to rows `to_stride` apart, scaled.
-void pack(Tape& t, TensorRef from, std::int64_t rows, std::int64_t cols, std::int64_t from_stride, TensorRef to,
-          std::int64_t to_stride, std::string const& name, float scale = 1);
+/// Copies [rows, cols], scaled; rows lie as far apart as the operand's stride says, side by side without one.
+void pack(Tape& t, TensorRef from, TensorRef to, std::int64_t rows, std::int64_t cols, std::string const& name,
+          float scale = 1);
 
 /// x with another placement along one axis.
 Value redistribute_along(Tape& t, Value x, Axis axis, Placement const& to, std::string const& name);

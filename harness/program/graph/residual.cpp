@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/program/graph/parameters.hpp"
 #include "harness/program/graph/redistribute.hpp"
 #include "harness/program/graph/streams.hpp"
 
@@ -48,8 +49,7 @@ Value chunk_input(Tape& t) {
   if (is_shard(block[Axis::tp], sequence_dim)) rows /= t.program.degree[Axis::tp];
   std::int64_t const cols = t.model.hidden;
   Value const x = t.value_of({border(t, t.chunk().input, "input", {{}, rows, cols})}, "input", rows, cols, block);
-  t.on_backward([=, &t] {
-    TensorRef const g = t.take_gradient(x);
+  t.on_backward(x, [=, &t](TensorRef g) {
     // The gradient leaves the chunk under its own name: what is sent may not be an alias of something still in use.
     TensorId const leaving = border(t, t.chunk().input_gradient, "input_gradient", t[x].matrix());
     t.emit(OpKind::copy_block, BlockShape{rows, cols}, "input.gradient", {g}, {TensorRef{leaving}});
@@ -76,8 +76,7 @@ Value add(Tape& t, Value a, Value b) {
   ValueState const& first = t[a];
   Value const y = t.value("residual", first.rows, first.cols, first.layout, first.global_cols);
   t.emit(OpKind::add, BlockShape{first.rows, first.cols}, "residual", {first.ref, t[b].ref}, {t[y].ref});
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(y);
+  t.on_backward(y, [=, &t](TensorRef dy) {
     for (Value const term : {a, b}) t.accumulate(term, dy, t[y].gradient->layout);
   });
   return y;
@@ -102,8 +101,7 @@ Value join(Tape& t, Value residual, Value branch, std::string const& name) {
   TensorRef const positions = positions_of(t, branch), base = residual.valid() ? t[residual].ref : TensorRef{};
   Value const sum = t.value(name, rows, cols, layout, b.global_cols);
   t.emit(OpKind::dropout, shape, name, {b.ref, t.weight(bias), base, positions}, {t[sum].ref});
-  t.on_backward([=, &t] {
-    TensorRef const dy = t.take_gradient(sum);
+  t.on_backward(sum, [=, &t](TensorRef dy) {
     Layout const dy_layout = t[sum].gradient->layout;
     TensorRef dbranch = dy;
     if (shape.rate > 0) {
@@ -112,9 +110,7 @@ Value join(Tape& t, Value residual, Value branch, std::string const& name) {
     }
     if (residual.valid()) t.accumulate(residual, dy, dy_layout);
     t.accumulate(branch, dbranch, dy_layout);
-    if (!bias.valid()) return;
-    t.writes_gradient(t.emit(OpKind::column_sum, BlockShape{rows, cols}, name + ".db", {dbranch}, {t.gradient(bias)}),
-                      bias, layout);
+    emit_bias_gradient(t, dbranch, rows, cols, bias, layout, name);
   });
   return sum;
 }

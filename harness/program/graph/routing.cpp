@@ -186,7 +186,7 @@ Routing route(Tape& t, Value logits, std::int64_t tokens) {
 void router_gradient(Tape& t, Value logits, Routing const& r, TensorRef dweights) {
   TensorRef const dlogits = t.temporary("moe.dlogits", r.tokens, r.router.rule.experts);
   t.emit(OpKind::router_backward, r.router, "moe.router", {t[logits].ref, r.indices, dweights}, {dlogits});
-  t.accumulate(logits, dlogits, t[logits].layout);
+  t.accumulate(logits, dlogits);
 }
 
 TensorRef routed_rows(Tape& t, std::string const& name, std::int64_t bound, double expected, std::int64_t cols) {
@@ -222,11 +222,11 @@ Value gate(Tape& t, Value y, Value x, std::string const& name) {
   t.emit(OpKind::router_forward, r.router, name, {t[logit].ref, {}, {}, {}}, {r.weights, r.indices});
   TensorRef const out = move_rows(t, OpKind::unpermute, t[y].ref, r.weights, r, name);
   Value const z = t.value_of(out, name, r.tokens, t.model.hidden, t[x].layout);
-  t.on_backward([=, &t] {
-    TensorRef const dz = t.take_gradient(z), dweights = t.temporary(name + ".dweights", Dtype::f32, r.tokens, 1);
+  t.on_backward(z, [=, &t](TensorRef dz) {
+    TensorRef const dweights = t.temporary(name + ".dweights", Dtype::f32, r.tokens, 1);
     t.emit(OpKind::combine_weights, token_rows(t, r), name, {dz, t[y].ref, {}}, {dweights});
     router_gradient(t, logit, r, dweights);
-    t.accumulate(y, move_rows(t, OpKind::permute, dz, r.weights, r, name), t[y].layout);
+    t.accumulate(y, move_rows(t, OpKind::permute, dz, r.weights, r, name));
   });
   return z;
 }

@@ -34,14 +34,14 @@ TensorRef sync_channels(Tape& t, Matrix const& x, std::int64_t synced, std::stri
   std::int64_t const rows = x.rows, cols = x.cols;
   TensorRef const y = t.temporary(name, rows, cols), first = t.temporary(name + ".synced", rows, synced);
   if (synced > 0) {
-    pack(t, x.ref, rows, synced, cols, first, synced, name);
+    pack(t, columns(x.ref, 0, cols), first, rows, synced, name);
     t.emit_collective(OpKind::all_reduce, t.group("tp"), rows * synced, name, first, first);
   }
   // While the first channels are on their way.
   if (synced < cols)
-    pack(t, behind(x.ref, synced), rows, cols - synced, cols, behind(y, synced), cols, name + ".private",
+    pack(t, columns(x.ref, synced, cols), columns(y, synced, cols), rows, cols - synced, name + ".private",
          deviation_of_sum(t.program.degree[Axis::tp]));
-  if (synced > 0) pack(t, first, rows, synced, synced, y, cols, name);
+  if (synced > 0) pack(t, first, columns(y, 0, cols), rows, synced, name);
   return y;
 }
 
@@ -52,10 +52,10 @@ namespace {
 TensorRef sum_of_streams(Tape& t, TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name) {
   std::int64_t const streams = residual_streams(t);
   TensorRef sum = t.temporary(name, rows, cols);
-  pack(t, x, rows, cols, streams * cols, sum, cols, name);
+  pack(t, columns(x, 0, streams * cols), sum, rows, cols, name);
   for (std::int64_t r = 1; r < streams; ++r) {
     TensorRef const term = t.temporary(name, rows, cols), next = t.temporary(name, rows, cols);
-    pack(t, behind(x, r * cols), rows, cols, streams * cols, term, cols, name);
+    pack(t, columns(x, r * cols, streams * cols), term, rows, cols, name);
     t.emit(OpKind::add, BlockShape{rows, cols}, name, {sum, term}, {next});
     sum = next;
   }
@@ -65,7 +65,7 @@ TensorRef sum_of_streams(Tape& t, TensorRef x, std::int64_t rows, std::int64_t c
 TensorRef copy_to_streams(Tape& t, TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name) {
   std::int64_t const streams = residual_streams(t);
   TensorRef const y = t.temporary(name, rows * streams, cols);
-  for (std::int64_t r = 0; r < streams; ++r) pack(t, x, rows, cols, cols, behind(y, r * cols), streams * cols, name);
+  for (std::int64_t r = 0; r < streams; ++r) pack(t, x, columns(y, r * cols, streams * cols), rows, cols, name);
   return y;
 }
 
@@ -74,10 +74,10 @@ TensorRef keep_own_blocks(Tape& t, TensorRef x, std::int64_t rows, std::int64_t 
   if (cols % streams != 0)
     throw IllegalConfig(fmt::format("{}: width {} does not divide by tp={}", name, cols, streams));
   TensorRef const y = t.temporary(name, rows * streams, cols);
-  pack(t, x, rows * streams, cols, cols, y, cols, name, 0);
+  pack(t, x, y, rows * streams, cols, name, 0);
   for (std::int64_t r = 0; r < streams; ++r) {
     std::int64_t const at = r * cols + r * part;
-    pack(t, behind(x, at), rows, part, streams * cols, behind(y, at), streams * cols, name);
+    pack(t, columns(x, at, streams * cols), columns(y, at, streams * cols), rows, part, name);
   }
   return y;
 }
@@ -86,18 +86,18 @@ TensorRef sync_over_streams(Tape& t, TensorRef x, std::int64_t rows, std::int64_
   std::int64_t const streams = residual_streams(t), synced = std::get<Private>(t.strategy.block).synced;
   TensorRef const y = t.temporary(name, rows * streams, cols);
   if (synced < cols)
-    pack(t, behind(x, synced), rows * streams, cols - synced, cols, behind(y, synced), cols, name,
+    pack(t, columns(x, synced, cols), columns(y, synced, cols), rows * streams, cols - synced, name,
          deviation_of_sum(streams));
   TensorRef sum;
   for (std::int64_t r = 0; r < streams && synced > 0; ++r) {
     TensorRef const term = t.temporary(name, rows, synced);
-    pack(t, behind(x, r * cols), rows, synced, streams * cols, term, synced, name);
+    pack(t, columns(x, r * cols, streams * cols), term, rows, synced, name);
     TensorRef const next = r == 0 ? term : t.temporary(name, rows, synced);
     if (r > 0) t.emit(OpKind::add, BlockShape{rows, synced}, name, {sum, term}, {next});
     sum = next;
   }
   for (std::int64_t r = 0; r < streams && synced > 0; ++r)
-    pack(t, sum, rows, synced, synced, behind(y, r * cols), streams * cols, name);
+    pack(t, sum, columns(y, r * cols, streams * cols), rows, synced, name);
   return y;
 }
 
@@ -109,7 +109,7 @@ Value over_streams(Tape& t, Value x, std::int64_t rows, std::int64_t y_rows, std
   ValueState const& in = t[x];
   std::int64_t const cols = in.cols;
   Value const y = t.value_of(forward(t, in.ref, rows, cols, name), name, y_rows, cols, in.layout, in.global_cols);
-  t.on_backward([=, &t] { t.accumulate(x, backward(t, t.take_gradient(y), rows, cols, name), t[x].layout); });
+  t.on_backward([=, &t] { t.accumulate(x, backward(t, t.take_gradient(y), rows, cols, name)); });
   return y;
 }
 
@@ -135,10 +135,10 @@ Value select_blocks(Tape& t, Value x, std::string const& name) {
   std::int64_t const rows = t[x].rows / streams, cols = t[x].cols, part = cols / streams;
   Value const y = t.value(name, rows, cols, t[x].layout, t[x].global_cols);
   for (std::int64_t r = 0; r < streams; ++r)
-    pack(t, {t[x].ref.id, r * cols + r * part}, rows, part, streams * cols, behind(t[y].ref, r * part), cols, name);
+    pack(t, {t[x].ref.id, r * cols + r * part, streams * cols}, columns(t[y].ref, r * part, cols), rows, part, name);
   t.on_backward([=, &t] {
     TensorRef const all = copy_to_streams(t, t.take_gradient(y), rows, cols, name);
-    t.accumulate(x, keep_own_blocks(t, all, rows, cols, name), t[x].layout);
+    t.accumulate(x, keep_own_blocks(t, all, rows, cols, name));
   });
   return y;
 }

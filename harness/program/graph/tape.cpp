@@ -45,15 +45,15 @@ GroupId Tape::group(std::string_view name) const {
 // --- tensors and values ---
 
 TensorId Tape::new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols) {
-  Tensor t;
-  t.name = name;
-  t.role = role;
-  t.dtype = dtype;
-  t.rows = t.global_rows = rows;
-  t.cols = t.global_cols = cols;
-  t.expected_rows = static_cast<double>(rows);
-  t.chunk = chunk_;
-  return program.tensors.add(std::move(t));
+  return program.tensors.add({.name = name,
+                              .role = role,
+                              .dtype = dtype,
+                              .rows = rows,
+                              .cols = cols,
+                              .expected_rows = static_cast<double>(rows),
+                              .global_rows = rows,
+                              .global_cols = cols,
+                              .chunk = chunk_});
 }
 
 TensorRef Tape::temporary(std::string const& name, std::int64_t rows, std::int64_t cols) {
@@ -83,15 +83,13 @@ Value Tape::value(std::string const& name, std::int64_t rows, std::int64_t cols,
 Value Tape::value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, Layout const& layout,
                      std::int64_t global_cols) {
   program.tensors[ref.id].placement = layout;
-  ValueState v;
-  v.name = name;
-  v.ref = ref;
-  v.rows = rows;
-  v.cols = cols;
-  v.global_cols = global_cols > 0 ? global_cols : cols;
-  v.layout = layout;
-  v.layer = layer_;
-  values_.push_back(std::move(v));
+  values_.push_back({.name = name,
+                     .ref = ref,
+                     .rows = rows,
+                     .cols = cols,
+                     .global_cols = global_cols > 0 ? global_cols : cols,
+                     .layout = layout,
+                     .layer = layer_});
   return {static_cast<std::int32_t>(std::ssize(values_) - 1)};
 }
 
@@ -115,15 +113,15 @@ LabelId Tape::label(std::string const& name, OpKind kind, Axis axis) {
 
 Op Tape::make_op(OpKind kind, OpShape shape, std::string const& name, std::vector<TensorRef> inputs,
                  std::vector<TensorRef> outputs) {
-  Op op;
-  op.kind = kind;
-  op.shape = std::move(shape);
-  op.inputs = std::move(inputs);
-  op.outputs = std::move(outputs);
-  op.attention_core = attention_core_;
-  op.layer = layer_;
-  op.label = label(name, kind, Axis::size_);
-  return op;
+  return {.kind = kind,
+          .shape = std::move(shape),
+          .inputs = std::move(inputs),
+          .outputs = std::move(outputs),
+          .after = {},
+          .group = {},
+          .attention_core = attention_core_,
+          .layer = layer_,
+          .label = label(name, kind, Axis::size_)};
 }
 
 namespace {
@@ -203,6 +201,10 @@ Value Tape::redistribute(Value x, Layout const& to, std::string const& name) {
 }
 
 void Tape::on_backward(std::function<void()> step) { steps_.emplace_back(layer_, std::move(step)); }
+
+void Tape::on_backward(Value y, std::function<void(TensorRef)> step) {
+  on_backward([this, y, step = std::move(step)] { step(take_gradient(y)); });
+}
 
 void Tape::accumulate(Value v, TensorRef gradient, Layout const& layout) {
   ValueState& x = (*this)[v];

@@ -40,10 +40,10 @@ struct ValueState {
   std::int64_t global_cols = 0;
   Layout layout;
   std::int32_t layer = -1;  ///< of the op that made it
-  std::optional<Gradient> gradient;
-  Value gathered_from;    ///< the sequence-cut value this one was gathered from
-  Value moved;            ///< this value in the layout that was asked for last
-  ParameterId late_bias;  ///< bias that `join` adds: private channels have it after the synchronisation
+  std::optional<Gradient> gradient{};
+  Value gathered_from{};    ///< the sequence-cut value this one was gathered from
+  Value moved{};            ///< this value in the layout that was asked for last
+  ParameterId late_bias{};  ///< bias that `join` adds: private channels have it after the synchronisation
   Matrix matrix() const { return {ref, rows, cols}; }
 };
 
@@ -114,8 +114,12 @@ class Tape {
   Value redistribute(Value x, Layout const& to, std::string const& name);
   /// Tapes what emits the backward ops of the op that was just emitted.
   void on_backward(std::function<void()> step);
+  /// The same, for a step that begins with the gradient of y.
+  void on_backward(Value y, std::function<void(TensorRef)> step);
   /// Adds a term to the gradient of v.
   void accumulate(Value v, TensorRef gradient, Layout const& layout);
+  /// A term that lies as v does.
+  void accumulate(Value v, TensorRef gradient) { accumulate(v, gradient, (*this)[v].layout); }
   /// The gradient of v, whole and as its value's dual lies; invalid when nothing depends on v.
   TensorRef take_gradient(Value v);
   /// Walks the tape from its end; afterwards the backward ops are complete.

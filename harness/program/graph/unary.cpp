@@ -21,7 +21,7 @@ void unary(Tape& t, UnaryOp const& op, Value x, Value y, std::string const& name
     if (op.reads_input) inputs.push_back(t[x].ref);
     TensorRef const dx = t.temporary(name + ".dx", t[x].rows, t[x].cols);
     t.emit(op.backward, op.shape, name, std::move(inputs), {dx});
-    t.accumulate(x, dx, t[x].layout);
+    t.accumulate(x, dx);
   });
 }
 
