@@ -18,6 +18,8 @@ struct AttentionData {
   std::int64_t k_width() const { return shape.kv_heads * shape.head_dim; }
   std::int64_t v_width() const { return shape.kv_heads * shape.value_dim; }
   std::int64_t kv_width() const { return k_width() + v_width(); }
+  /// Goes on with keys and values that lie side by side.
+  void take_keys(TensorRef kv) { k = columns(kv, 0, kv_width()), v = columns(kv, k_width(), kv_width()); }
 };
 
 /// Gradients that attention's backward reads and writes.
@@ -142,7 +144,7 @@ void ring_forward(Tape& t, AttentionData const& d) {
     if (steps[s].empty()) pack(t, columns(kv, 0, width), unread, 1, 1, "attention.kv");
     // The next keys are on their way while these are computed with.
     TensorRef const next = s + 1 < steps.size() ? ring_shift(t, kv, rows, width, "attention.kv") : TensorRef{};
-    if (s > 0) now.k = columns(kv, 0, width), now.v = columns(kv, d.k_width(), width);
+    if (s > 0) now.take_keys(kv);
     for (ContextBlock const& block : steps[s]) {
       block_forward(t, now, block, meets_any(written, block.q));
       written.push_back(block.q);
@@ -161,7 +163,7 @@ void ring_backward(Tape& t, AttentionData const& d, AttentionGradients const& g)
   std::vector<DimRange> queries;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     TensorRef const next = s + 1 < steps.size() ? ring_shift(t, kv, rows, width, "attention.kv") : TensorRef{};
-    if (s > 0) now.k = columns(kv, 0, width), now.v = columns(kv, d.k_width(), width);
+    if (s > 0) now.take_keys(kv);
     // What this rank adds is computed while the sum of the ranks before it arrives.
     TensorRef const own = t.temporary("attention.dkv", rows, width);
     part.dk = columns(own, 0, width), part.dv = columns(own, d.k_width(), width);
@@ -226,7 +228,7 @@ Value attend_to_gathered_keys(Tape& t, AttentionData d, AttentionParts const& gr
   Value const kv = t.value_of(joined_keys(t, d), "attention.kv", rows, width, layout);
   t.on_backward([=, &t] { part_gradients(t, d, t.take_gradient(kv), rows, gradients.k, gradients.v); });
   Value const keys = redistribute_along(t, kv, Axis::cp, Replicate{}, "attention.gather");
-  d.k = columns(t[keys].ref, 0, width), d.v = columns(t[keys].ref, d.k_width(), width);
+  d.take_keys(t[keys].ref);
   Value const out = attention_output(t, d.shape, rows, layout);
   d.out = t[out].ref, d.lse = log_sum_exp(t, d.shape);
   for (ContextBlock const& block : blocks_of_gathered_keys(t, d.shape)) block_forward(t, d, block, false);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "harness/program/graph/linear.hpp"
 #include "harness/program/graph/parameters.hpp"
 #include "harness/program/graph/redistribute.hpp"
 #include "harness/program/graph/unary.hpp"
@@ -42,11 +43,7 @@ Value dense_conv(Tape& t, Value x, ConvLayer const& layer, std::string const& la
   t.emit(OpKind::gemm, GemmShape{rows, outputs, width, false, true}, label,
          {gathered, t.weight(weight), t.weight(bias)}, {t[y].ref});
   t.on_backward(y, [=, &t](TensorRef dy) {
-    TensorRef const again = gathered_columns();
-    t.writes_gradient(t.emit(OpKind::gemm, GemmShape{outputs, width, rows, true, false}, label + ".dw", {dy, again, {}},
-                             {t.gradient(weight)}),
-                      weight, layout);
-    emit_bias_gradient(t, dy, rows, outputs, bias, layout, label);
+    weight_gradients(t, {label, {}, {}}, {weight, bias}, dy, gathered_columns(), rows, layout);
     if (!input_gradient) return;
     TensorRef const dcols = t.temporary(label + ".dx", rows, width);
     t.emit(OpKind::gemm, GemmShape{rows, width, outputs}, label + ".dx", {dy, t.weight(weight), {}}, {dcols});

@@ -77,11 +77,8 @@ void weight_gradients(Tape& t, LinearSpec const& spec, LinearWeights const& w, T
                            {dy, input, {}}, {t.gradient(w.weight)}),
                     w.weight, rows_layout);
   emit_bias_gradient(t, dy, rows, outputs, w.bias, rows_layout, spec.name);
-  reduce_replicated_sections(t, w.weight, w.placement, spec);
-  if (!w.bias.valid()) return;
-  LinearSpec named = spec;
-  named.name += ".bias";
-  reduce_replicated_sections(t, w.bias, w.placement, named);
+  reduce_replicated_sections(t, w.weight, w.placement, spec.sections, spec.name);
+  reduce_replicated_sections(t, w.bias, w.placement, spec.sections, spec.name + ".bias");
 }
 
 Value linear(Tape& t, Value x, LinearSpec const& spec) {

@@ -87,28 +87,27 @@ void emit_bias_gradient(Tape& t, TensorRef dy, std::int64_t rows, std::int64_t c
   t.writes_gradient(op, bias, rows_layout);
 }
 
-void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const& placement, LinearSpec const& spec) {
+void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const& placement,
+                                std::vector<SectionSpec> const& sections, std::string const& name) {
   std::int64_t const tp = t.program.degree[Axis::tp];
-  if (tp == 1 || !is_shard(placement, 0)) return;
+  if (tp == 1 || !parameter.valid() || !is_shard(placement, 0)) return;
   std::int64_t begin = 0, end = 0, row = 0;
   Parameter const& p = t.program.parameters[parameter];
-  for (std::size_t i = 0; i < spec.sections.size(); ++i) {
-    SectionSpec const& s = spec.sections[i];
-    if (s.replicable && s.units < tp) {
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    std::int64_t const next = row + p.sections[i].rows;
+    if (sections[i].replicable && sections[i].units < tp) {
       if (end == 0) begin = row;
-      end = row + p.sections[i].rows;
+      end = next;
     }
-    row += p.sections[i].rows;
+    row = next;
   }
   if (end == 0) return;
   // Each copy of a KV head has seen its own query heads only; the copies agree once a step, after the last microbatch.
-  std::int64_t const count = (end - begin) * p.cols;
   TensorRef const slice = behind(t.gradient(parameter), begin * p.cols);
-  Op op = t.make_collective(OpKind::all_reduce, t.group("kv_replicas"), count, t.experiment.gradient_dtype,
-                            spec.name + ".kv_replicas", slice, slice);
+  Op& op = t.emit(t.make_collective(OpKind::all_reduce, t.group("kv_replicas"), (end - begin) * p.cols,
+                                    t.experiment.gradient_dtype, name + ".kv_replicas", slice, slice));
   op.when = When::last;
   op.part = BackwardPart::weight;
-  t.emit(std::move(op));
 }
 
 }  // namespace shardbench

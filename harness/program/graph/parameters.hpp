@@ -50,6 +50,7 @@ ParameterId add_uncut(Tape& t, std::string const& name, std::int64_t rows, std::
 void emit_bias_gradient(Tape& t, TensorRef dy, std::int64_t rows, std::int64_t cols, ParameterId bias,
                         Layout const& rows_layout, std::string const& name);
 /// Sums the gradients of sections that ranks along tp hold copies of (KV heads fewer than tp).
-void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const& placement, LinearSpec const& spec);
+void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const& placement,
+                                std::vector<SectionSpec> const& sections, std::string const& name);
 
 }  // namespace shardbench

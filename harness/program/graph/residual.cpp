@@ -63,12 +63,7 @@ void chunk_output(Tape& t, Value x) {
   TensorId const output = border(t, t.chunk().output, "output", out);
   TensorId const arriving = border(t, t.chunk().output_gradient, "output_gradient", out);
   t[x].gradient = Gradient{{arriving}, gradient_layout(t[x].layout)};
-  Op const* const last = t.forward().empty() ? nullptr : &t.forward().back();
-  if (last && last->stream != StreamId::compute && last->inputs[0].id != last->outputs[0].id)
-    // Compute has to wait for a collective that ends a chunk, or what the collective reads would never be free.
-    t.emit(OpKind::copy_block, BlockShape{out.rows, out.cols}, "output", {out.ref}, {TensorRef{output}});
-  else
-    t.put_into(x, output);
+  t.end_in(x, output);
 }
 
 Value add(Tape& t, Value a, Value b) {

@@ -93,14 +93,20 @@ Value Tape::value_of(TensorRef ref, std::string const& name, std::int64_t rows, 
   return {static_cast<std::int32_t>(std::ssize(values_) - 1)};
 }
 
-void Tape::put_into(Value x, TensorId tensor) {
-  TensorId const old = (*this)[x].ref.id;
+void Tape::end_in(Value x, TensorId output) {
+  Matrix const out = (*this)[x].matrix();
+  Op const* const last = forward_.empty() ? nullptr : &forward_.back();
+  if (last && last->stream != StreamId::compute && last->inputs[0].id != last->outputs[0].id) {
+    // Compute has to wait for a collective that ends a chunk, or what the collective reads would never be free.
+    emit(OpKind::copy_block, BlockShape{out.rows, out.cols}, "output", {out.ref}, {TensorRef{output}});
+    return;
+  }
   for (Op& op : forward_)
     for (auto* refs : {&op.inputs, &op.outputs})
       for (TensorRef& ref : *refs)
-        if (ref.id == old) ref.id = tensor;
+        if (ref.id == out.ref.id) ref.id = output;
   for (ValueState& v : values_)
-    if (v.ref.id == old) v.ref.id = tensor;
+    if (v.ref.id == out.ref.id) v.ref.id = output;
 }
 
 // --- ops ---

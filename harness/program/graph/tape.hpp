@@ -89,8 +89,8 @@ class Tape {
   Value value_of(TensorRef ref, std::string const& name, std::int64_t rows, std::int64_t cols, Layout const& layout,
                  std::int64_t global_cols = 0);
   ValueState& operator[](Value v) { return values_[v.index]; }
-  /// Lets `x` and the ops that use it so far lie in `tensor` instead of the tensor it was made in.
-  void put_into(Value x, TensorId tensor);
+  /// Ends the forward ops with x in `output`: the op that made x writes there, or, behind a collective, a copy does.
+  void end_in(Value x, TensorId output);
 
   // Ops.
   /// An op of the current chunk, layer and phase, which the caller places.
@@ -105,7 +105,6 @@ class Tape {
   /// In the program's precision.
   Op& emit_collective(OpKind kind, GroupId group, std::int64_t count, std::string const& name, TensorRef from,
                       TensorRef to);
-  std::vector<Op> const& forward() const { return forward_; }
   std::vector<Op> take_forward() { return std::move(forward_); }
   std::vector<Op> take_backward() { return std::move(backward_); }
 
