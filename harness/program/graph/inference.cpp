@@ -83,10 +83,8 @@ void hand_on_token(Tape& t, bool sends) {
   // Backwards through the pipeline, as gradients go in training.
   auto const last = static_cast<std::int32_t>(t.program.degree[Axis::pp] - 1);
   Op op = t.make_collective(sends ? OpKind::send : OpKind::receive, t.group("pp"), t.program.micro_batch, Dtype::i32,
-                            "greedy.token", {}, {});
-  op.inputs.clear();
-  op.outputs.clear();
-  (sends ? op.inputs : op.outputs).push_back({sends ? t.program.next_ids : t.program.ids});
+                            "greedy.token", {t.program.next_ids}, {t.program.ids});
+  (sends ? op.outputs : op.inputs).clear();
   op.peer = sends ? 0 : last;
   op.stream = pipeline_stream(sends ? ActionKind::send : ActionKind::receive, Boundary::gradient, 0);
   op.tag = static_cast<std::int32_t>(op.stream) - static_cast<std::int32_t>(StreamId::pipeline) - (sends ? 0 : 4);

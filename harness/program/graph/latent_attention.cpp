@@ -104,7 +104,7 @@ Value attend_latent(Tape& t, Value q, Value latent) {
 }  // namespace
 
 // The down projections are whole on every rank, the up projections are cut by heads: a latent is narrower than the
-// stream, so it is what crosses the tensor axis, forwards (sequence parallel) and backwards.
+// residual stream, so it is what crosses the tensor axis, forwards (sequence parallel) and backwards.
 Value latent_attention(Tape& t, Value x) {
   MlaConfig const& a = *t.model.mla;
   std::int64_t const hidden = t.model.hidden, heads = t.model.heads, rank = a.q_lora_rank;

@@ -16,9 +16,11 @@ void pack(Tape& t, TensorRef from, TensorRef to, std::int64_t rows, std::int64_t
 
 namespace {
 
-/// The tensor dim that a placement cuts; -1: none.
+constexpr int no_dim = -1;
+
+/// The tensor dim that a placement cuts.
 int cut_dim(Placement const& p) {
-  int const dim = is_shard(p) ? std::get<Shard>(p).dim : -1;
+  int const dim = is_shard(p) ? std::get<Shard>(p).dim : no_dim;
   return dim == inner_feature_dim ? feature_dim : dim;
 }
 
@@ -178,20 +180,20 @@ Value redistribute_to_block(Tape& t, Value x, std::string const& name) {
   return t.redistribute(x, to, name);
 }
 
-Value whole(Tape& t, Value x) {
-  if (!is_partial(t[x].layout[Axis::tp])) return x;
-  return redistribute_along(t, x, Axis::tp, Replicate{}, t[x].name + ".reduce");
+namespace {
+
+/// x without a cut of `dim` over tp, and summed.
+Value uncut(Tape& t, Value x, int dim) {
+  Placement const& now = t[x].layout[Axis::tp];
+  if (!is_partial(now) && !is_shard(now, dim)) return x;
+  return redistribute_along(t, x, Axis::tp, Replicate{}, t[x].name + (is_partial(now) ? ".reduce" : ".gather"));
 }
 
-Value all_rows(Tape& t, Value x) {
-  if (!is_shard(t[x].layout[Axis::tp], sequence_dim)) return whole(t, x);
-  return redistribute_along(t, x, Axis::tp, Replicate{}, t[x].name + ".gather");
-}
+}  // namespace
 
-Value all_columns(Tape& t, Value x) {
-  if (!is_shard(t[x].layout[Axis::tp], feature_dim)) return whole(t, x);
-  return redistribute_along(t, x, Axis::tp, Replicate{}, t[x].name + ".gather");
-}
+Value whole(Tape& t, Value x) { return uncut(t, x, no_dim); }
+Value all_rows(Tape& t, Value x) { return uncut(t, x, sequence_dim); }
+Value all_columns(Tape& t, Value x) { return uncut(t, x, feature_dim); }
 
 TensorRef own_part(Tape& t, TensorId buffer, Value x, std::int64_t count) {
   return {buffer, is_shard(t[x].layout[Axis::tp], sequence_dim) ? t.program.coordinate[Axis::tp] * count : 0};

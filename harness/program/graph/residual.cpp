@@ -24,12 +24,10 @@ DropoutShape dropout_shape(Tape const& t, std::string const& name, std::int64_t 
   // Rows of several residual streams that are one sample's drop the same elements, as ranks do.
   std::int64_t const copies =
       rows > t.program.local_seq * t.program.micro_batch ? residual_streams(t) : std::int64_t{1};
-  return {rows,
-          cols,
-          t.program.micro_batch * copies,
-          copies,
-          static_cast<float>(t.experiment.dropout),
-          site_of(t.qualified(name))};
+  DropoutShape s{rows, cols, t.program.micro_batch * copies, copies};
+  s.rate = static_cast<float>(t.experiment.dropout);
+  s.site = site_of(t.qualified(name));
+  return s;
 }
 
 /// A tensor at a border of the chunk, made when the pipeline has not.

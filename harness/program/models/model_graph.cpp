@@ -23,7 +23,6 @@ Value embed_words(Tape& t, TensorId ids) {
 }
 
 Value build_embedding(Tape& t) {
-  t.set_layer(-1);
   Value x = embed_words(t, t.program.ids);
   if (t.model.position == PositionKind::learned) x = add_positions(t, x, "embedding.position", t.model.max_positions);
   return enter(t, dropout(t, x, "embedding.dropout"));
@@ -102,7 +101,6 @@ void build_chunk(Tape& t) {
   // What is still pending is added in the last layer.
   t.set_layer(residual.pending.valid() ? end - 1 : -1);
   chunk_output(t, residual.pending.valid() ? add(t, residual.base, residual.pending) : residual.base);
-  t.set_layer(-1);
 }
 
 }  // namespace shardbench

@@ -119,7 +119,6 @@ void build_yolo(Tape& t, YoloConfig const& config, bool with_heads) {
     else
       for (std::size_t const from : block.inputs) draw_gradient(t, outputs[from], blocks[from].name + ".out");
   }
-  t.set_layer(-1);
 }
 
 }  // namespace shardbench

@@ -10,7 +10,6 @@
 namespace shardbench {
 
 Value build_image_embedding(Tape& t) {
-  t.set_layer(-1);
   VisionConfig const& v = *t.model.vision;
   Value const cut =
       patches(t, image(t, v.image_size, v.image_size, v.channels), v.image_size, v.patch_size, v.channels);
