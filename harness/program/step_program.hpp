@@ -43,7 +43,7 @@ struct Tensor {
   std::int32_t chunk = -1;          ///< the chunk whose segments touch it, -1 for all
   TensorId storage = no_tensor;     ///< the tensor whose bytes it shares; itself when it owns them
   std::int64_t storage_offset = 0;  ///< elements into `storage`
-  bool apart = false;           ///< a piece of `storage` whose uses are ordered on their own (see GraphBuilder::piece)
+  bool apart = false;           ///< a piece of `storage` whose uses are ordered on their own (see Tape::slice_apart)
   bool per_microbatch = false;  ///< buffers that hold a block for each microbatch of the step
   std::int64_t elements() const { return rows * cols; }
   std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(bytes_of(dtype)); }

@@ -7,11 +7,6 @@
 
 namespace shardbench {
 
-bool ContextBlock::operator==(ContextBlock const& other) const {
-  return q == other.q && k == other.k && rule.mask == other.rule.mask && rule.window == other.rule.window &&
-         q_offset == other.q_offset && pairs == other.pairs;
-}
-
 ShardLayout context_layout(ModelConfig const& model, CpMethod method) {
   return model.causal && method != CpMethod::ulysses ? ShardLayout::zigzag : ShardLayout::contiguous;
 }

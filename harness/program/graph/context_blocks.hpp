@@ -26,6 +26,7 @@ std::vector<DimRange> global_rows(std::vector<DimRange> const& pieces, std::int6
 struct ContextRule {
   AttentionMask mask = AttentionMask::causal;
   std::int64_t window = 0;  ///< 0: unlimited
+  bool operator==(ContextRule const&) const = default;
 };
 
 /// A rectangle of queries and keys, as one attention op computes it. Ranges are rows of the tensors it works on.
@@ -34,7 +35,7 @@ struct ContextBlock {
   ContextRule rule;           ///< what is left to mask inside: nothing where every pair is visible
   std::int64_t q_offset = 0;  ///< position of the first query minus that of the first key
   double pairs = 0;           ///< visible (query, key) pairs
-  bool operator==(ContextBlock const& other) const;
+  bool operator==(ContextBlock const&) const = default;
 };
 
 /// What a rank computes at each step of the ring; at step s it has the keys of rank (rank - s) mod ranks, as that rank

@@ -52,12 +52,12 @@ RoutingLoad routing_load(MoeConfig const& moe, double skew) {
 }
 
 double RoutingLoad::rows(double tokens, std::int64_t first, std::int64_t count) const {
-  auto const at = [&](std::int64_t e) { return static_cast<double>(shares[static_cast<std::size_t>(e)]); };
+  auto const at = [&](std::int64_t e) { return static_cast<double>(shares[e]); };
   return tokens * (at(first + count) - at(first)) / static_cast<double>(period);
 }
 
 std::int64_t RoutingLoad::most_rows(std::int64_t tokens, std::int64_t first, std::int64_t count) const {
-  auto const at = [&](std::int64_t e) { return std::int64_t{shares[static_cast<std::size_t>(e)]}; };
+  auto const at = [&](std::int64_t e) { return std::int64_t{shares[e]}; };
   return (tokens + period - 1) / period * (at(first + count) - at(first));
 }
 

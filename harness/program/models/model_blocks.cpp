@@ -1,86 +1,87 @@
 #include "harness/program/models/model_blocks.hpp"
 
+#include "harness/program/graph/attention.hpp"
+#include "harness/program/graph/experts.hpp"
+#include "harness/program/graph/latent_attention.hpp"
+#include "harness/program/graph/linear.hpp"
+#include "harness/program/graph/norm.hpp"
+#include "harness/program/graph/redistribute.hpp"
+#include "harness/program/graph/routing.hpp"
+#include "harness/program/graph/unary.hpp"
+
 namespace shardbench {
 
 namespace {
 
 LinearSpec qkv_spec(ModelConfig const& m) {
-  return {"attention.qkv",
-          "attention.qkv",
-          {{".q", m.query_width(), m.query_width(), m.heads, false},
-           {".k", m.kv_width(), m.kv_width(), m.kv_heads, true},
-           {".v", m.kv_width(), m.kv_width(), m.kv_heads, true}},
-          m.hidden,
-          m.qkv_bias,
-          -1};
+  LinearSpec qkv = whole_weight("attention.qkv", 0, m.hidden, m.qkv_bias);
+  qkv.sections = {{".q", m.query_width(), m.query_width(), m.heads},
+                  {".k", m.kv_width(), m.kv_width(), m.kv_heads, true},
+                  {".v", m.kv_width(), m.kv_width(), m.kv_heads, true}};
+  return qkv;
 }
 
-Value attention_branch(GraphBuilder& b, ModelConfig const& m, Value x, std::int64_t layer) {
-  Value const attended = m.mla ? b.latent_attention(x, layer) : b.attention(b.linear(x, qkv_spec(m)), layer);
+Value attention_branch(Tape& t, Value x) {
+  ModelConfig const& m = t.model;
+  Value const attended = m.mla ? latent_attention(t, x) : attention(t, linear(t, x, qkv_spec(m)));
   std::int64_t const width = m.mla ? m.heads * m.mla->v_head_dim : m.query_width();
-  return b.linear(
-      attended,
-      {"attention.out", "attention.out", {{"", m.hidden, m.hidden, 0, false}}, width, m.attention_out_bias, -1});
+  return linear(t, attended, whole_weight("attention.out", m.hidden, width, m.attention_out_bias));
+}
+
+/// The dense MLP of `width`, its weights named `name`.up and `name`.down ("mlp").
+Value mlp_branch(Tape& t, Value x, std::int64_t width, std::string const& name) {
+  ModelConfig const& m = t.model;
+  LinearSpec up{name + ".up", "mlp.up", {{"", width, width}}, m.hidden, m.mlp_bias};
+  if (m.gated_mlp) up.sections = {{".gate", width, width}, {".up", width, width}};
+  Value const hidden = activation(t, linear(t, x, up), width);
+  return linear(t, hidden, {name + ".down", "mlp.down", {{"", m.hidden, m.hidden}}, width, m.mlp_bias});
 }
 
 /// Routed experts, and the shared ones that every token meets beside them.
-Value moe_branch(GraphBuilder& b, ModelConfig const& m, Value x) {
-  Value const input = b.moe_input(x);
-  Value const routed = b.moe(input);
-  if (m.moe->shared_ffn_hidden == 0) return routed;
-  Value shared = mlp_branch(b, m, x, m.moe->shared_ffn_hidden, "moe.shared");
-  if (m.moe->shared_gate) shared = b.gate(shared, input, "moe.shared_gate");
-  return b.add(routed, shared);
+Value moe_branch(Tape& t, Value x) {
+  MoeConfig const& experts = *t.model.moe;
+  Value const input = moe_input(t, x);
+  Value const routed = moe(t, input);
+  if (experts.shared_ffn_hidden == 0) return routed;
+  Value shared = mlp_branch(t, x, experts.shared_ffn_hidden, "moe.shared");
+  if (experts.shared_gate) shared = gate(t, shared, input, "moe.shared_gate");
+  return add(t, routed, shared);
 }
 
-Value feed_forward(GraphBuilder& b, ModelConfig const& m, Value x, std::int64_t layer) {
-  return m.is_moe_layer(layer) ? moe_branch(b, m, x) : mlp_branch(b, m, x, m.ffn_hidden, "mlp");
+Value feed_forward(Tape& t, Value x) {
+  return t.model.is_moe_layer(t.layer()) ? moe_branch(t, x) : mlp_branch(t, x, t.model.ffn_hidden, "mlp");
 }
 
-/// Gemma 2 norms what a branch gives before it joins the stream; a partial sum is settled first.
-Value after_branch(GraphBuilder& b, ModelConfig const& m, Value branch, std::string const& name) {
-  if (!m.post_norms) return branch;
-  return b.norm(b.redistribute_to_block(branch, name + ".input"), {}, name, nullptr);
+/// Gemma 2 norms what a branch gives before it joins the residual stream; a partial sum is settled first.
+Value after_branch(Tape& t, Value branch, std::string const& name) {
+  return t.model.post_norms ? norm(t, redistribute_to_block(t, branch, name + ".input"), name) : branch;
 }
 
 /// The next norm adds the branch, unless dropout or private channels have to come first.
-void take_branch(GraphBuilder& b, Residual& stream, Value branch, std::string const& name) {
-  if (b.joins_at_once())
-    stream = {b.join(stream.base, branch, name), {}};
+void take_branch(Tape& t, Residual& residual, Value branch, std::string const& name) {
+  if (joins_at_once(t))
+    residual = {join(t, residual.base, branch, name), {}};
   else
-    stream.pending = branch;
+    residual.pending = branch;
 }
 
-/// Both branches read the same stream, and their partial sums are one sum: one collective settles both.
-void build_parallel_block(GraphBuilder& b, ModelConfig const& m, std::int64_t layer, Residual& stream) {
-  Value const x = b.norm(stream.base, stream.pending, "norm1", &stream.base);
-  Value const y = m.parallel_shared_norm ? x : b.norm(stream.base, {}, "norm2", nullptr);
-  Value const attended = attention_branch(b, m, x, layer);
-  take_branch(b, stream, b.add(attended, feed_forward(b, m, y, layer)), "block.join");
+/// Both branches read the same residual stream, and their partial sums are one sum: one collective settles both.
+void build_parallel_block(Tape& t, Residual& residual) {
+  Value const x = norm(t, residual, "norm1");
+  Value const y = t.model.parallel_shared_norm ? x : norm(t, residual.base, "norm2");
+  Value const attended = attention_branch(t, x);
+  take_branch(t, residual, add(t, attended, feed_forward(t, y)), "block.join");
 }
 
 }  // namespace
 
-Value mlp_branch(GraphBuilder& b, ModelConfig const& m, Value x, std::int64_t width, std::string const& name) {
-  LinearSpec up{name + ".up", "mlp.up", {}, m.hidden, m.mlp_bias, -1};
-  if (m.gated_mlp)
-    up.sections = {{".gate", width, width, 0, false}, {".up", width, width, 0, false}};
-  else
-    up.sections = {{"", width, width, 0, false}};
-  Value const hidden = b.activation(b.linear(x, up), width);
-  return b.linear(hidden, {name + ".down", "mlp.down", {{"", m.hidden, m.hidden, 0, false}}, width, m.mlp_bias, -1});
-}
-
-void build_block(GraphBuilder& b, ModelConfig const& m, std::int64_t layer, Residual& stream) {
-  b.set_layer(layer);
-  if (m.parallel_block) {
-    build_parallel_block(b, m, layer, stream);
-    return;
-  }
-  Value const x = b.norm(stream.base, stream.pending, "norm1", &stream.base);
-  take_branch(b, stream, after_branch(b, m, attention_branch(b, m, x, layer), "post_norm1"), "attention.join");
-  Value const y = b.norm(stream.base, stream.pending, "norm2", &stream.base);
-  take_branch(b, stream, after_branch(b, m, feed_forward(b, m, y, layer), "post_norm2"), "mlp.join");
+void build_block(Tape& t, std::int64_t layer, Residual& residual) {
+  t.set_layer(layer);
+  if (t.model.parallel_block) return build_parallel_block(t, residual);
+  Value const x = norm(t, residual, "norm1");
+  take_branch(t, residual, after_branch(t, attention_branch(t, x), "post_norm1"), "attention.join");
+  Value const y = norm(t, residual, "norm2");
+  take_branch(t, residual, after_branch(t, feed_forward(t, y), "post_norm2"), "mlp.join");
 }
 
 }  // namespace shardbench

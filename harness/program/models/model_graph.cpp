@@ -2,74 +2,80 @@
 
 #include <fmt/format.h>
 
+#include "harness/program/graph/convolution.hpp"
+#include "harness/program/graph/embedding.hpp"
+#include "harness/program/graph/inference.hpp"
+#include "harness/program/graph/linear.hpp"
+#include "harness/program/graph/loss.hpp"
+#include "harness/program/graph/norm.hpp"
+#include "harness/program/graph/redistribute.hpp"
 #include "harness/program/models/model_blocks.hpp"
 #include "harness/program/models/model_graph_conv.hpp"
 #include "harness/program/models/model_graph_vision.hpp"
-#include "kernels/core/error.hpp"
 
 namespace shardbench {
 
 namespace {
 
-Value build_embedding(GraphBuilder& b, ModelConfig const& m, StepProgram const& p) {
-  b.set_layer(-1);
-  Value x = b.embedding("embedding.word", "embedding.word", p.vocab, p.padded_vocab, p.ids);
-  x = b.redistribute_to_block(x, "embedding.reduce");
-  if (m.position == PositionKind::learned) x = b.add_positions(x, "embedding.position", m.max_positions);
-  return b.enter(b.dropout(x, "embedding.dropout"));
+Value embed_words(Tape& t, TensorId ids) {
+  Value const x = embedding(t, "embedding.word", t.program.vocab, t.program.padded_vocab, ids);
+  return redistribute_to_block(t, x, "embedding.reduce");
+}
+
+Value build_embedding(Tape& t) {
+  Value x = embed_words(t, t.program.ids);
+  if (t.model.position == PositionKind::learned) x = add_positions(t, x, "embedding.position", t.model.max_positions);
+  return enter(t, dropout(t, x, "embedding.dropout"));
 }
 
 /// The head's weight, which in a tied model is the embedding's: on the stage that has both the very same one, elsewhere
 /// a copy under the embedding's name, whose gradients are summed.
-LinearSpec head_spec(GraphBuilder const& b, ModelConfig const& m, StepProgram const& p) {
-  LinearSpec head{"head", "head", {{"", p.vocab, p.padded_vocab, 0, false}}, m.hidden, false, -1};
-  if (m.tied_embeddings) head.weight_name = head.role = "embedding.word";
-  head.shared_weight = b.parameter_index((m.tied_embeddings ? head.weight_name : head.name) + ".weight");
+LinearSpec head_spec(Tape const& t) {
+  LinearSpec head{"head", "head", {{"", t.program.vocab, t.program.padded_vocab}}, t.model.hidden};
+  if (t.model.tied_embeddings) head.weight_name = head.role = "embedding.word";
+  head.shared_weight = t.find_parameter((t.model.tied_embeddings ? head.weight_name : head.name) + ".weight");
   return head;
 }
 
-/// Predicts the token after the next and so on (DeepSeek-V3 report, section 2.2): a layer projects the stream before it
-/// and the embedding of the token ahead, both normed, and ends in the head; the embedding is shared too.
-void build_prediction(GraphBuilder& b, Experiment const& e, StepProgram const& p, Value hidden) {
-  ModelConfig const& m = e.model;
-  for (std::int64_t k = 0; k < e.mtp; ++k) {
-    auto const at = static_cast<std::size_t>(k);
+/// Predicts the token after the next and so on (DeepSeek-V3 report, section 2.2): a layer projects the residual stream
+/// before it and the embedding of the token ahead, both normed, and ends in the head; the embedding is shared too.
+void build_prediction(Tape& t, Value hidden) {
+  std::int64_t const width = t.model.hidden;
+  double const weight = t.experiment.mtp_weight / static_cast<double>(t.experiment.mtp);
+  TensorId ids = t.program.targets;
+  for (std::int64_t k = 0; k < t.experiment.mtp; ++k) {
     std::string const name = fmt::format("mtp.{}", k);
-    b.set_layer(-1);
-    Value ahead = b.embedding("embedding.word", "embedding.word", p.vocab, p.padded_vocab,
-                              k == 0 ? p.targets : p.future_tokens[at - 1]);
-    ahead = b.dropout(b.redistribute_to_block(ahead, "embedding.reduce"), name + ".dropout");
-    Value const normed = b.norm(hidden, {}, name + ".hidden_norm", nullptr);
-    Value const both = b.concat({normed, b.norm(ahead, {}, name + ".embedding_norm", nullptr)}, name + ".concat");
-    LinearSpec const projection{
-        name + ".projection", "mtp.projection", {{"", m.hidden, m.hidden, 0, false}}, 2 * m.hidden, false, -1};
-    Residual stream{b.redistribute_to_block(b.linear(both, projection), name + ".projection.gather"), {}};
-    build_block(b, m, m.layers + k, stream);
-    b.set_layer(-1);
-    Value const x = b.norm(stream.base, stream.pending, name + ".norm", &hidden);
-    LinearSpec const head = head_spec(b, m, p);
-    b.loss(b.linear(x, head), b.first_row(head), p.seq,
-           {p.future_tokens[at], e.mtp_weight / static_cast<double>(e.mtp), name + ".loss", true});
+    t.set_layer(-1);
+    Value const ahead = dropout(t, embed_words(t, ids), name + ".dropout");
+    ids = t.program.future_tokens[k];
+    Value const normed = norm(t, hidden, name + ".hidden_norm");
+    Value const both = concat(t, {normed, norm(t, ahead, name + ".embedding_norm")}, name + ".concat");
+    LinearSpec const projection{name + ".projection", "mtp.projection", {{"", width, width}}, 2 * width};
+    Residual residual{redistribute_to_block(t, linear(t, both, projection), name + ".projection.gather"), {}};
+    build_block(t, t.model.layers + k, residual);
+    t.set_layer(-1);
+    Value const x = norm(t, residual, name + ".norm");
+    hidden = residual.base;
+    LinearSpec const head = head_spec(t);
+    loss(t, linear(t, x, head), first_row(t, head), t.program.seq, {ids, weight, name + ".loss", true});
   }
 }
 
-void build_head(GraphBuilder& b, Experiment const& e, StepProgram const& p, Residual stream) {
-  ModelConfig const& m = e.model;
-  b.set_layer(-1);
-  if (p.inference) {
+void build_head(Tape& t, Residual residual) {
+  t.set_layer(-1);
+  if (t.program.inference) {
     // Only the last position of each sample chooses a token.
-    stream.base = b.last_position(stream.base);
-    if (stream.pending.valid()) stream.pending = b.last_position(stream.pending);
+    residual.base = last_position(t, residual.base);
+    if (residual.pending.valid()) residual.pending = last_position(t, residual.pending);
   }
-  Value last;
-  Value const x = b.norm(stream.base, stream.pending, "final_norm", &last);
-  LinearSpec const head = head_spec(b, m, p);
-  Value const logits = b.linear(x, head);
-  if (p.inference)
-    b.greedy(logits, b.first_row(head));
+  Value const x = norm(t, residual, "final_norm");
+  LinearSpec const head = head_spec(t);
+  Value const logits = linear(t, x, head);
+  if (t.program.inference)
+    greedy(t, logits, first_row(t, head));
   else
-    b.loss(logits, b.first_row(head), p.seq, {.targets = p.targets});
-  build_prediction(b, e, p, last);
+    loss(t, logits, first_row(t, head), t.program.seq, {.targets = t.program.targets});
+  build_prediction(t, residual.base);
 }
 
 }  // namespace
@@ -79,31 +85,22 @@ std::string unsupported_part(ModelConfig const& m) {
   return {};
 }
 
-void build_chunk(GraphBuilder& b, Experiment const& e, StepProgram const& p, Chunk const& chunk) {
-  ModelConfig const& m = e.model;
-  if (m.yolo) {
-    build_yolo(b, *m.yolo, e.scope == Scope::model);
-    return;
-  }
-  Residual stream;
-  bool const outer = e.scope == Scope::model;
+void build_chunk(Tape& t) {
+  ModelConfig const& m = t.model;
+  Chunk const chunk = t.chunk();
+  bool const outer = t.experiment.scope == Scope::model;
+  if (m.yolo) return build_yolo(t, *m.yolo, outer);
+  Residual residual;
   if (chunk.has_embedding && outer)
-    stream.base = m.vision ? build_image_embedding(b, m) : build_embedding(b, m, p);
+    residual.base = m.vision ? build_image_embedding(t) : build_embedding(t);
   else
-    stream.base = b.enter(b.chunk_input());
-  for (std::int64_t layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer)
-    build_block(b, m, layer, stream);
-  if (chunk.has_head && outer) {
-    if (m.vision)
-      build_image_head(b, m, p, stream.base, stream.pending);
-    else
-      build_head(b, e, p, stream);
-    return;
-  }
-  b.set_layer(-1);
-  if (stream.pending.valid()) b.set_layer(chunk.first_layer + chunk.layers - 1);
-  b.chunk_output(stream.pending.valid() ? b.add(stream.base, stream.pending) : stream.base);
-  b.set_layer(-1);
+    residual.base = enter(t, chunk_input(t));
+  std::int64_t const end = chunk.first_layer + chunk.layers;
+  for (std::int64_t layer = chunk.first_layer; layer < end; ++layer) build_block(t, layer, residual);
+  if (chunk.has_head && outer) return m.vision ? build_image_head(t, residual) : build_head(t, residual);
+  // What is still pending is added in the last layer.
+  t.set_layer(residual.pending.valid() ? end - 1 : -1);
+  chunk_output(t, residual.pending.valid() ? add(t, residual.base, residual.pending) : residual.base);
 }
 
 }  // namespace shardbench

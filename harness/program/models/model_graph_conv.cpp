@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "harness/program/graph/convolution.hpp"
+#include "harness/program/graph/residual.hpp"
+#include "harness/program/graph/vision.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -11,10 +14,10 @@ namespace {
 /// Builds one block; its convolutions are taken in the order in which yolo_blocks lists them.
 class BlockGraph {
  public:
-  BlockGraph(GraphBuilder& b, YoloBlock const& block) : b_(b), block_(block) {}
+  BlockGraph(Tape& t, YoloBlock const& block) : t_(t), block_(block) {}
 
   Value build(std::vector<Value> const& inputs) {
-    Value const x = inputs.size() == 1 ? inputs.front() : b_.concat(inputs, label("concat"));
+    Value const x = inputs.size() == 1 ? inputs.front() : concat(t_, inputs, label("concat"));
     if (block_.kind == "conv") return conv(x);
     if (block_.kind == "c3k2") return c3k2(x);
     if (block_.kind == "sppf") return sppf(x);
@@ -29,8 +32,8 @@ class BlockGraph {
         std::string const name = block_.convs[next_].name;
         for (int i = 0; i < 3; ++i) box = conv(box);
         for (int i = 0; i < 5; ++i) classes = conv(classes);
-        b_.draw_gradient(box, name + ".out");
-        b_.draw_gradient(classes, name + ".class.out");
+        draw_gradient(t_, box, name + ".out");
+        draw_gradient(t_, classes, name + ".class.out");
       }
   }
 
@@ -40,83 +43,82 @@ class BlockGraph {
   Value conv(Value x) {
     ConvLayer const& layer = block_.convs.at(next_++);
     std::string const what = fmt::format("{}{}", layer.groups > 1 ? "depthwise" : "conv", layer.kernel);
-    return b_.conv(x, layer, label(what), !block_.inputs.empty());
+    return shardbench::conv(t_, x, layer, label(what), !block_.inputs.empty());
   }
 
   Value bottleneck(Value x) {
     Value const y = conv(x);
-    return b_.add(x, conv(y));
+    return add(t_, x, conv(y));
   }
 
   Value c3k(Value x) {
     Value branch = conv(x);
     Value const bypass = conv(x);
     for (int i = 0; i < 2; ++i) branch = bottleneck(branch);
-    return conv(b_.concat({branch, bypass}, label("concat")));
+    return conv(concat(t_, {branch, bypass}, label("concat")));
   }
 
   Value psa(Value x, std::int64_t width) {
     std::int64_t const key = width / block_.heads / 2;
     Value const qkv = conv(x);
-    std::vector<Value> const parts = b_.split(qkv, {2 * key * block_.heads, width}, label("split"));
-    Value const attended = b_.attend(parts[0], parts[1], block_.heads, label("attention"));
-    Value const y = b_.add(attended, conv(parts[1]));
-    Value const sum = b_.add(x, conv(y));
+    std::vector<Value> const parts = split(t_, qkv, {2 * key * block_.heads, width}, label("split"));
+    Value const attended = attend_map(t_, parts[0], parts[1], block_.heads, label("attention"));
+    Value const y = add(t_, attended, conv(parts[1]));
+    Value const sum = add(t_, x, conv(y));
     Value const up = conv(sum);
-    return b_.add(sum, conv(up));
+    return add(t_, sum, conv(up));
   }
 
   Value c3k2(Value x) {
     std::int64_t const c = block_.convs.front().out / 2;
-    std::vector<Value> kept = b_.split(conv(x), {c, c}, label("split"));
+    std::vector<Value> kept = split(t_, conv(x), {c, c}, label("split"));
     for (std::int64_t i = 0; i < block_.repeats; ++i) {
       Value y = block_.inner == YoloInner::deep ? c3k(kept.back()) : bottleneck(kept.back());
       if (block_.inner == YoloInner::attention) y = psa(y, c);
       kept.push_back(y);
     }
-    return conv(b_.concat(kept, label("concat")));
+    return conv(concat(t_, kept, label("concat")));
   }
 
   Value sppf(Value x) {
     std::vector<Value> kept{conv(x)};
-    for (int i = 0; i < 3; ++i) kept.push_back(b_.max_pool(kept.back(), block_.size, 5, label("max_pool")));
-    return b_.add(x, conv(b_.concat(kept, label("concat"))));
+    for (int i = 0; i < 3; ++i) kept.push_back(max_pool(t_, kept.back(), block_.size, 5, label("max_pool")));
+    return add(t_, x, conv(concat(t_, kept, label("concat"))));
   }
 
   Value c2psa(Value x) {
     std::int64_t const c = block_.convs.front().out / 2;
-    std::vector<Value> parts = b_.split(conv(x), {c, c}, label("split"));
+    std::vector<Value> parts = split(t_, conv(x), {c, c}, label("split"));
     for (std::int64_t i = 0; i < block_.repeats; ++i) parts[1] = psa(parts[1], c);
-    return conv(b_.concat(parts, label("concat")));
+    return conv(concat(t_, parts, label("concat")));
   }
 
-  GraphBuilder& b_;
+  Tape& t_;
   YoloBlock const& block_;
   std::size_t next_ = 0;
 };
 
 }  // namespace
 
-void build_yolo(GraphBuilder& b, YoloConfig const& config, bool with_heads) {
+void build_yolo(Tape& t, YoloConfig const& config, bool with_heads) {
   std::vector<YoloBlock> const blocks = yolo_blocks(config);
   std::vector<Value> outputs;
-  Value const image = b.image(config.image_size, config.image_size, 3);
+  Value const images = image(t, config.image_size, config.image_size, 3);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     YoloBlock const& block = blocks[i];
-    b.set_layer(static_cast<std::int64_t>(i));
+    t.set_layer(static_cast<std::int64_t>(i));
     std::vector<Value> inputs;
     for (std::size_t const from : block.inputs) inputs.push_back(outputs[from]);
-    if (inputs.empty()) inputs.push_back(image);
-    if (block.upsample) inputs[0] = b.upsample(inputs[0], blocks[block.inputs[0]].size, 2, "upsample");
-    BlockGraph graph(b, block);
+    if (inputs.empty()) inputs.push_back(images);
+    if (block.upsample) inputs[0] = upsample(t, inputs[0], blocks[block.inputs[0]].size, 2, "upsample");
+    BlockGraph graph(t, block);
     if (block.kind != "detect")
       outputs.push_back(graph.build(inputs));
     else if (with_heads)
       graph.detect(inputs);
     else
-      for (std::size_t const from : block.inputs) b.draw_gradient(outputs[from], blocks[from].name + ".out");
+      for (std::size_t const from : block.inputs) draw_gradient(t, outputs[from], blocks[from].name + ".out");
   }
-  b.set_layer(-1);
 }
 
 }  // namespace shardbench

@@ -78,14 +78,14 @@ std::size_t last_writer(StepProgram const& p, Bucket const& bucket, std::vector<
   return last;
 }
 
-TensorId root(StepProgram& p, GraphBuilder& b, std::string const& name, TensorRole role, Dtype dtype,
-              std::int64_t elements, std::int32_t chunk) {
+TensorId root(StepProgram& p, Tape& b, std::string const& name, TensorRole role, Dtype dtype, std::int64_t elements,
+              std::int32_t chunk) {
   TensorId const id = b.new_tensor(name, role, dtype, elements, 1);
   p.tensors[static_cast<std::size_t>(id)].chunk = chunk;
   return id;
 }
 
-void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucket, std::int32_t index) {
+void lay_out(StepProgram& p, Tape& b, Experiment const& e, Bucket& bucket, std::int32_t index) {
   std::int64_t offset = 0;
   auto const place = [&](TensorId id, TensorId storage) {
     p.tensors[static_cast<std::size_t>(id)].storage = storage;
@@ -136,7 +136,7 @@ void lay_out(StepProgram& p, GraphBuilder& b, Experiment const& e, Bucket& bucke
 }
 
 /// A microbatch's gradient is cut and added to the shard; copies of the shard agree once a step.
-std::vector<Op> shard_reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket const& bucket) {
+std::vector<Op> shard_reduction_ops(StepProgram const& p, Tape& b, Bucket const& bucket) {
   std::vector<Op> ops;
   TensorRef const whole{bucket.gradients, 0, 0}, sum{bucket.gradient_shard, 0, 0}, part{bucket.reduced, 0, 0};
   Dtype const dtype = gradient_dtype(p, bucket);
@@ -160,7 +160,7 @@ std::vector<Op> shard_reduction_ops(StepProgram const& p, GraphBuilder& b, Bucke
 }
 
 /// Sums of a bucket's gradients: whole until they are cut into shards, the own shard from there on.
-std::vector<Op> reduction_ops(StepProgram const& p, GraphBuilder& b, Bucket const& bucket) {
+std::vector<Op> reduction_ops(StepProgram const& p, Tape& b, Bucket const& bucket) {
   std::vector<Op> ops;
   TensorRef const whole{bucket.gradients, 0, 0}, shard{bucket.gradients, bucket.shard_begin, 0};
   bool cut = false;
@@ -184,8 +184,7 @@ auto first_addition(std::vector<Op>& ops) {
 
 /// Puts each bucket's collectives behind the last op that writes to it. What adds its cut gradient to the shard comes
 /// with the next bucket, so that the collective runs beside the backward pass between them; returns the last one's.
-std::vector<Op> insert_reductions(StepProgram& p, GraphBuilder& b, std::int32_t first_bucket,
-                                  std::vector<Op>& backward) {
+std::vector<Op> insert_reductions(StepProgram& p, Tape& b, std::int32_t first_bucket, std::vector<Op>& backward) {
   std::vector<std::pair<std::size_t, std::int32_t>> places;
   for (auto i = static_cast<std::size_t>(first_bucket); i < p.buckets.size(); ++i)
     if (p.buckets[i].weight_shard == no_tensor)
@@ -245,7 +244,7 @@ bool weights_are_sharded(Experiment const& e) {
   return c.zero_stage == 3 && (ranks > 1 || (e.model.moe && ranks * c.tp > c.etp * c.ep));
 }
 
-void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds const& groups, std::int32_t chunk,
+void add_buckets(StepProgram& p, Tape& b, Experiment const& e, GroupIds const& groups, std::int32_t chunk,
                  std::int32_t first_parameter, std::vector<Op>& backward) {
   auto const first_bucket = static_cast<std::int32_t>(p.buckets.size());
   // Backward reaches the last parameter first.
@@ -283,7 +282,7 @@ void add_buckets(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds 
   if (!last.empty()) p.segments.push_back({ActionKind::add, chunk, std::move(last)});
 }
 
-void add_shard_segments(StepProgram& p, GraphBuilder& b, std::int32_t chunk) {
+void add_shard_segments(StepProgram& p, Tape& b, std::int32_t chunk) {
   b.begin_chunk(chunk);
   Segment gather{ActionKind::gather, chunk, {}}, reduce{ActionKind::reduce, chunk, {}}, add{ActionKind::add, chunk, {}};
   for (Bucket const& bucket : p.buckets) {
@@ -310,7 +309,7 @@ TensorRef reduced_gradient(Bucket const& bucket) {
                                             : TensorRef{bucket.gradients, bucket.shard_begin, 0};
 }
 
-void reduce_mirrors(StepProgram const& p, GraphBuilder& b, std::int32_t mirror, std::vector<Op>& ops) {
+void reduce_mirrors(StepProgram const& p, Tape& b, std::int32_t mirror, std::vector<Op>& ops) {
   if (p.groups[static_cast<std::size_t>(mirror)].members.size() < 2) return;
   // Both ranks hold the same two pieces in opposite chunks: the order of the pieces is the one they share.
   std::vector<Bucket> buckets = p.buckets;
@@ -324,7 +323,7 @@ void reduce_mirrors(StepProgram const& p, GraphBuilder& b, std::int32_t mirror, 
 }
 
 /// Copies of a tied weight in two chunks of this rank meet here, those of two stages over their group.
-void reduce_tied(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, std::vector<Op>& ops) {
+void reduce_tied(StepProgram const& p, Tape& b, GroupIds const& groups, std::vector<Op>& ops) {
   std::vector<Bucket const*> tied;
   for (Bucket const& bucket : p.buckets)
     if (meets_copy(p, p.parameters[static_cast<std::size_t>(bucket.parameters.front())])) tied.push_back(&bucket);
@@ -345,7 +344,7 @@ void reduce_tied(StepProgram const& p, GraphBuilder& b, GroupIds const& groups, 
 
 }  // namespace
 
-void add_copy_reductions(StepProgram& p, GraphBuilder& b, GroupIds const& groups) {
+void add_copy_reductions(StepProgram& p, Tape& b, GroupIds const& groups) {
   b.set_phase("reduce");
   std::vector<Op> ops;
   reduce_mirrors(p, b, groups.at("pipeline_mirror"), ops);
@@ -353,7 +352,7 @@ void add_copy_reductions(StepProgram& p, GraphBuilder& b, GroupIds const& groups
   if (!ops.empty()) p.segments.push_back({ActionKind::reduce, all_chunks, std::move(ops)});
 }
 
-std::vector<Op> optimizer_ops(StepProgram& p, GraphBuilder& b) {
+std::vector<Op> optimizer_ops(StepProgram& p, Tape& b) {
   b.set_phase("optimizer");
   std::vector<Op> ops;
   for (Bucket const& bucket : p.buckets) {

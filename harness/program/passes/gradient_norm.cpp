@@ -52,7 +52,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> counted_ranges(StepProgram co
   return joined;
 }
 
-std::vector<Op> clip_ops(StepProgram& p, GraphBuilder& b, Experiment const& e, GroupIds const& groups) {
+std::vector<Op> clip_ops(StepProgram& p, Tape& b, Experiment const& e, GroupIds const& groups) {
   if (e.clip_grad <= 0) return {};
   b.set_phase("optimizer");
   p.gradient_squares = b.new_tensor("gradient_squares", TensorRole::buffer, Dtype::f32, 1, 1);

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "harness/program/graph/inference.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 
-void add_weight_bucket(StepProgram& p, GraphBuilder& b, std::int32_t chunk, std::int32_t first_parameter) {
+void add_weight_bucket(StepProgram& p, Tape& b, std::int32_t chunk, std::int32_t first_parameter) {
   if (static_cast<std::size_t>(first_parameter) == p.parameters.size()) return;
   auto const index = static_cast<std::int32_t>(p.buckets.size());
   Bucket bucket;
@@ -33,14 +34,14 @@ void add_weight_bucket(StepProgram& p, GraphBuilder& b, std::int32_t chunk, std:
   p.buckets.push_back(std::move(bucket));
 }
 
-void order_inference(StepProgram& p, GraphBuilder& b, PhaseKind phase, std::vector<Action> const& order) {
+void order_inference(StepProgram& p, Tape& b, PhaseKind phase, std::vector<Action> const& order) {
   auto const stages = p.degree[static_cast<std::size_t>(Axis::pp)];
   p.actions = order;
   bool const first = p.stage == 0, last = p.stage + 1 == stages;
   if (phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.next_ids == no_tensor) return;
   b.begin_chunk(all_chunks);
   b.set_phase("forward");
-  b.hand_on_token(last);
+  hand_on_token(b, last);
   p.segments.push_back({ActionKind::decode, 0, b.take_forward()});
   std::vector<Action> actions;
   for (Action const& action : p.actions) {

@@ -78,7 +78,7 @@ class Lowering {
     std::map<std::string, std::int32_t> ids;
     p_.groups = communication_groups(e, rank);
     for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
-    builder_.emplace(p_, strategy_, e_, ids);
+    builder_.emplace(p_, strategy_, e_);
     group_ids_ = std::move(ids);
   }
 
@@ -277,7 +277,7 @@ class Lowering {
   void build_chunk_segments(std::int32_t index) {
     builder_->begin_chunk(index);
     auto const first_parameter = static_cast<std::int32_t>(p_.parameters.size());
-    build_chunk(*builder_, e_, p_, p_.chunks[static_cast<std::size_t>(index)]);
+    build_chunk(*builder_);
     if (p_.inference) {
       add_weight_bucket(p_, *builder_, index, first_parameter);
       p_.segments.push_back({ActionKind::forward, index, builder_->take_forward()});
@@ -350,7 +350,7 @@ class Lowering {
   StepProgram p_;
   Strategy strategy_;
   std::map<std::string, std::int32_t> group_ids_;
-  std::optional<GraphBuilder> builder_;
+  std::optional<Tape> builder_;
   std::vector<std::int32_t> first_unit_;  ///< [pipeline chunk] first of its units in p_.chunks
 };
 

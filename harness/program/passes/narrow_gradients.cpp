@@ -12,7 +12,7 @@ bool sums_in_fp32(OpKind kind) {
 }
 
 /// The op writes a temporary of fp32 in the gradient's place; what follows it rounds, and adds where the op did.
-std::vector<Op> rounded(StepProgram& p, GraphBuilder& b, Op& op, TensorRef& gradient) {
+std::vector<Op> rounded(StepProgram& p, Tape& b, Op& op, TensorRef& gradient) {
   Tensor const t = p.tensors[static_cast<std::size_t>(gradient.id)];
   BlockShape const shape{1, t.elements(), 1};
   auto const temporary = [&](char const* what, Dtype dtype) {
@@ -30,7 +30,7 @@ std::vector<Op> rounded(StepProgram& p, GraphBuilder& b, Op& op, TensorRef& grad
 
 }  // namespace
 
-void narrow_gradients(StepProgram& p, GraphBuilder& b, std::vector<Op>& backward) {
+void narrow_gradients(StepProgram& p, Tape& b, std::vector<Op>& backward) {
   std::set<TensorId> narrow;
   for (Parameter const& parameter : p.parameters)
     if (parameter.gradient != no_tensor && p.tensors[static_cast<std::size_t>(parameter.gradient)].dtype != Dtype::f32)

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "harness/program/step_program.hpp"
+#include "harness/program/graph/tape.hpp"
 
 namespace shardbench {
 
@@ -12,5 +12,8 @@ struct LossTerm {
   std::string name = "loss";
   bool adds = false;  ///< to the losses before it
 };
+
+/// Vocabulary-parallel cross-entropy into program.loss; `targets_of_sample`: the loss is their mean over the batch.
+void loss(Tape& t, Value logits, std::int64_t first_column, std::int64_t targets_of_sample, LossTerm const& term);
 
 }  // namespace shardbench
