@@ -26,7 +26,7 @@ std::int64_t DeviceMesh::num_ranks() const {
 std::size_t DeviceMesh::index_of(std::string_view axis) const {
   auto const it = std::ranges::find(axes_, axis, &Axis::name);
   VALIDATE(it != axes_.end(), fmt::format("mesh has no axis '{}'", axis));
-  return static_cast<std::size_t>(it - axes_.begin());
+  return it - axes_.begin();
 }
 
 std::vector<std::int64_t> DeviceMesh::coordinate_of(std::int64_t rank) const {

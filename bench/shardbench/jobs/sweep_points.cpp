@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "bench/shardbench/cli/outputs.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/knob.hpp"
 #include "harness/sharding/strategy.hpp"
 #include "kernels/core/error.hpp"
 
@@ -62,7 +64,7 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
   for (Experiment& e : expand(spec.base, spec.axes)) {
     SweepPoint point;
     point.experiment = std::move(e);
-    if (!point.experiment.cut.strategy.empty()) static_cast<void>(read_strategy(point.experiment.cut.strategy));
+    if (!point.experiment.strategy.empty()) static_cast<void>(read_strategy(point.experiment.strategy));
     point.name = name_of(point.experiment, spec.axes);
     judge(point);
     point.command = start_row(point.experiment, Source::measured).command;
@@ -74,25 +76,19 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
 std::string line_of_point(std::size_t index, Experiment const& e) {
   Experiment const defaults;
   std::string line = std::to_string(index);
-  for (FieldInfo const& field : experiment_fields()) {
-    std::string const text = field_text(e, field.flag);
-    if (text != field_text(defaults, field.flag) || e.given.contains(field.flag))
-      line += fmt::format("{}{}={}", separator, field.flag, text);
+  for (Knob const& knob : knobs()) {
+    std::string const text = knob.get(e);
+    if (text != knob.get(defaults) || e.given.contains(knob.flag))
+      line += fmt::format("{}{}={}", separator, knob.flag, text);
   }
   return line;
 }
 
 std::pair<std::size_t, Experiment> point_of_line(std::string const& line) {
   std::pair<std::size_t, Experiment> point;
-  std::size_t start = 0;
-  for (bool first = true; start <= line.size(); first = false) {
-    std::size_t const end = std::min(line.find(separator, start), line.size());
-    std::string const item = line.substr(start, end - start);
-    start = end + 1;
-    if (first) {
-      point.first = static_cast<std::size_t>(parse_integer("points", item, 0, std::int64_t{1} << 40));
-      continue;
-    }
+  std::vector<std::string> const items = split_at(line, separator);
+  point.first = parse_integer("points", items.front(), 0, std::int64_t{1} << 40);
+  for (std::string const& item : std::span(items).subspan(1)) {
     std::size_t const equals = item.find('=');
     if (equals == item.npos) throw InputError(fmt::format("--points: {} has no '='", in_quotes(item)));
     set_field(point.second, item.substr(0, equals), item.substr(equals + 1));
