@@ -105,8 +105,8 @@ std::string command_flags(Experiment const& experiment);
 Experiment experiment_of_command(std::string_view command);
 
 /// A list of values per flag: the cross product is the sweep, in order of the flags as given, last fastest.
-struct SweepAxes {
-  std::vector<std::pair<std::string, std::vector<std::string>>> axes;
+struct SweepLists {
+  std::vector<std::pair<std::string, std::vector<std::string>>> of;
 };
 
 /// Splits "1,2,4" (quotes not needed); throws InputError on empty items.
@@ -114,12 +114,12 @@ std::vector<std::string> split_list(std::string_view flag, std::string_view text
 
 /// Every point of the cross product over `base`, not yet resolved (a point may be illegal: resolve() says).
 /// Throws InputError for more than 100,000 points.
-std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes);
+std::vector<Experiment> expand(Experiment const& base, SweepLists const& lists);
 
 /// A sweep from YAML: each key is a flag, each value a scalar or a list. Throws InputError with file and line.
 struct SweepSpec {
   Experiment base;
-  SweepAxes axes;
+  SweepLists lists;
 };
 SweepSpec read_sweep_spec(std::string const& path);
 SweepSpec parse_sweep_spec(std::string_view yaml, std::string_view name);

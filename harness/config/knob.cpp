@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -61,11 +62,10 @@ Knob& Knob::empty_at_zero() {
 }
 
 Knob const& find_knob(std::string_view flag) {
+  auto const found = std::ranges::find(knobs(), flag, &Knob::flag);
+  if (found != knobs().end()) return *found;
   std::vector<std::string> names;
-  for (Knob const& knob : knobs()) {
-    if (knob.flag == flag) return knob;
-    names.push_back(knob.flag);
-  }
+  for (Knob const& knob : knobs()) names.push_back(knob.flag);
   std::string const near = nearest_name(flag, names);
   std::string const suggestion = near.empty() ? "" : fmt::format(", did you mean --{}?", near);
   throw InputError(fmt::format("--{}: unknown flag{}", printable(flag), suggestion));

@@ -50,7 +50,7 @@ class SpecReader {
       set(scratch, flag, item, key);
       texts.push_back(item.Scalar());
     }
-    spec_.axes.axes.emplace_back(flag, std::move(texts));
+    spec_.lists.of.emplace_back(flag, std::move(texts));
   }
 
   void set(Experiment& target, std::string const& flag, YAML::Node const& value, YAML::Node const& key) const {
@@ -85,9 +85,9 @@ std::vector<std::string> split_list(std::string_view flag, std::string_view text
   return items;
 }
 
-std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes) {
+std::vector<Experiment> expand(Experiment const& base, SweepLists const& lists) {
   std::size_t total = 1;
-  for (auto const& [flag, values] : axes.axes) {
+  for (auto const& [flag, values] : lists.of) {
     if (values.empty()) throw InputError(fmt::format("--{}: no value given", flag));
     refuse_repeats(flag, values);
     total *= values.size();
@@ -96,7 +96,7 @@ std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes) {
   }
   std::vector<Experiment> points{base};
   points.reserve(total);
-  for (auto const& [flag, values] : axes.axes) {
+  for (auto const& [flag, values] : lists.of) {
     std::vector<Experiment> next;
     next.reserve(points.size() * values.size());
     for (Experiment const& point : points)

@@ -28,7 +28,7 @@ inline Column<ReportRow> tells(std::string name, CellKind kind, std::string desc
 
 /// The columns, as those of the group.
 template <class Row>
-std::vector<Column<Row>> grouped(std::string_view group, std::vector<Column<Row>> columns) {
+std::vector<Column<Row>> in_group(std::string_view group, std::vector<Column<Row>> columns) {
   for (auto& column : columns) column.group = group;
   return columns;
 }

@@ -23,8 +23,8 @@ std::string escaped(std::string_view text) {
 
 /// The columns of model and cut, in no order: those that follow from them, and of the knobs.
 ReportColumns configuration_columns() {
-  ReportColumns columns = grouped("what", model_columns());
-  std::ranges::move(grouped("cut", run_columns()), std::back_inserter(columns));
+  ReportColumns columns = in_group("what", model_columns());
+  std::ranges::move(in_group("cut", run_columns()), std::back_inserter(columns));
   for (Knob const& knob : knobs()) {
     KnobColumn const& c = knob.column;
     if (c.name.empty()) continue;
@@ -50,21 +50,21 @@ void add_tables(std::string& markdown, std::span<Column<Row> const> columns) {
 class Table {
  public:
   Table() {
-    add(grouped("identity", identity_columns()));
+    add(in_group("identity", identity_columns()));
     add({"model", "layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "padded_vocab", "seq", "micro_batch",
          "global_batch", "microbatches", "precision"});
     add({"ranks", "dp", "tp", "pp", "vpp", "cp", "cp_method", "ep", "etp", "zero_stage", "shard_ranks"});
     add({"sequence_parallel", "tp_sync_fraction", "tp_overlap", "schedule", "recompute", "strategy", "rank_order",
          "scope", "phase", "gradient_dtype", "attention_kernel"});
-    add(grouped("where", place_columns()));
-    add(grouped("time", time_columns()));
-    add(grouped("rate", rate_columns()));
-    add(grouped("memory", memory_columns()));
-    add(grouped("traffic", traffic_columns()));
-    add(grouped("truth", truth_columns()));
+    add(in_group("where", place_columns()));
+    add(in_group("time", time_columns()));
+    add(in_group("rate", rate_columns()));
+    add(in_group("memory", memory_columns()));
+    add(in_group("traffic", traffic_columns()));
+    add(in_group("truth", truth_columns()));
     first_later = columns.size();
     add({"zero_keep", "dropout", "clip_grad", "mtp"});
-    add(grouped("plan", plan_columns()));
+    add(in_group("plan", plan_columns()));
     add({"image_size", "classes", "context", "routing", "router_skew", "capacity", "mtp_weight", "seed",
          "recompute_layers", "tp_overlap_chunks", "bucket_mb", "attention", "nccl_algo", "nccl_proto", "nccl_channels",
          "share_gpu", "cuda_graph", "verify_collectives"});

@@ -171,7 +171,7 @@ std::span<Column<OpsRow> const> ops_columns() {
         shows("predicted_us", &OpsRow::predicted_us, "Time of one call that the cost model foretold.", "us"),
         shows("prediction_error_pct", &OpsRow::prediction_error_pct, "100 * (predicted_us - p50_us) / p50_us.", "%"),
     };
-    return grouped("ops", std::move(all));
+    return in_group("ops", std::move(all));
   }();
   return columns;
 }

@@ -23,16 +23,16 @@ void override_flag(SweepSpec& spec, std::string const& flag, std::string const& 
     Experiment scratch;
     set_field(scratch, flag, value);
   }
-  std::erase_if(spec.axes.axes, [&](auto const& axis) { return axis.first == flag; });
+  std::erase_if(spec.lists.of, [&](auto const& axis) { return axis.first == flag; });
   if (values.size() == 1)
     set_field(spec.base, flag, values.front());
   else
-    spec.axes.axes.emplace_back(flag, std::move(values));
+    spec.lists.of.emplace_back(flag, std::move(values));
 }
 
-std::string name_of(Experiment const& e, SweepAxes const& axes) {
+std::string name_of(Experiment const& e, SweepLists const& lists) {
   std::string name;
-  for (auto const& [flag, values] : axes.axes) {
+  for (auto const& [flag, values] : lists.of) {
     std::string const text = field_text(e, flag);
     name += fmt::format("{}{} {}", name.empty() ? "" : ", ", flag, text);
   }
@@ -61,11 +61,11 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
   if (arguments.has("spec")) spec = read_sweep_spec(arguments.option("spec"));
   for (auto const& [flag, text] : arguments.fields) override_flag(spec, flag, text);
   std::vector<SweepPoint> points;
-  for (Experiment& e : expand(spec.base, spec.axes)) {
+  for (Experiment& e : expand(spec.base, spec.lists)) {
     SweepPoint point;
     point.experiment = std::move(e);
     if (!point.experiment.strategy.empty()) static_cast<void>(read_strategy(point.experiment.strategy));
-    point.name = name_of(point.experiment, spec.axes);
+    point.name = name_of(point.experiment, spec.lists);
     judge(point);
     point.command = start_row(point.experiment, Source::measured).command;
     points.push_back(std::move(point));

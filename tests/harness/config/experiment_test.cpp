@@ -106,9 +106,9 @@ TEST(Resolve, RanksMustMatch) {
 
 TEST(Resolve, TwentySevenPointsOfWhichSixRun) {
   Experiment const base = parse("--model gpt2 --layers 4 --seq 128 --micro-batch 1 --global-batch 8 --ranks 4 --check");
-  SweepAxes const axes{{{"dp", {"1", "2", "4"}}, {"tp", {"1", "2", "4"}}, {"pp", {"1", "2", "4"}}}};
+  SweepLists const lists{{{"dp", {"1", "2", "4"}}, {"tp", {"1", "2", "4"}}, {"pp", {"1", "2", "4"}}}};
   int legal = 0, skipped = 0;
-  for (Experiment& point : expand(base, axes)) {
+  for (Experiment& point : expand(base, lists)) {
     try {
       resolve(point);
       ++legal;
