@@ -1,36 +1,44 @@
 #include "harness/config/cut.hpp"
 
 #include <fmt/format.h>
-
-#include <array>
+#include <fmt/ranges.h>
 
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
-namespace {
 
-template <class Enum, std::size_t n>
-std::string_view name_of(Enum value, std::array<std::string_view, n> const& names) {
-  static_assert(n == static_cast<std::size_t>(Enum::size_));
-  return names.at(static_cast<std::size_t>(value));
+std::string_view to_string(Axis axis) { return EnumNames<Axis>{"tp", "cp", "dp", "pp", "ep"}[axis]; }
+
+std::string_view to_string(Recompute kind) { return EnumNames<Recompute>{"none", "selective", "full"}[kind]; }
+
+std::string_view to_string(ZeroKeep keep) { return EnumNames<ZeroKeep>{"none", "weights", "all"}[keep]; }
+
+std::string_view to_string(CpMethod method) { return EnumNames<CpMethod>{"ring", "all-gather", "ulysses"}[method]; }
+
+std::string_view to_string(TpOverlap overlap) { return EnumNames<TpOverlap>{"none", "chunked"}[overlap]; }
+
+std::int64_t Cut::degree(Axis axis) const { return EnumArray<Axis, std::int64_t>{{tp, cp, dp, pp, ep}}[axis]; }
+
+NamedDegrees named_degrees(Cut const& c) {
+  return {{{"tp", c.tp}, {"pp", c.pp}, {"dp", c.dp}, {"cp", c.cp}, {"ep", c.ep}, {"etp", c.etp}, {"vpp", c.vpp}}};
 }
 
-}  // namespace
-
-std::string_view to_string(Recompute kind) {
-  return name_of(kind, std::array<std::string_view, 3>{"none", "selective", "full"});
+std::string to_string(Cut const& c) {
+  std::vector<std::string> parts;
+  for (auto const& [name, degree] : named_degrees(c))
+    if (degree > 1) parts.push_back(fmt::format("{} {}", name, degree));
+  if (c.pp > 1 && c.schedule != Cut{}.schedule && c.vpp == 1) parts.emplace_back(to_string(c.schedule));
+  if (c.zero_stage > 0) parts.push_back(fmt::format("zero {}", c.zero_stage));
+  if (c.sequence_parallel) parts.emplace_back("sp");
+  if (c.tp_overlap != TpOverlap::none) parts.emplace_back("tp overlap");
+  if (c.recompute != Recompute::none) parts.push_back(fmt::format("recompute {}", to_string(c.recompute)));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-std::string_view to_string(ZeroKeep keep) {
-  return name_of(keep, std::array<std::string_view, 3>{"none", "weights", "all"});
-}
-
-std::string_view to_string(CpMethod method) {
-  return name_of(method, std::array<std::string_view, 3>{"ring", "all-gather", "ulysses"});
-}
-
-std::string_view to_string(TpOverlap overlap) {
-  return name_of(overlap, std::array<std::string_view, 2>{"none", "chunked"});
+std::string ranks_text(Cut const& c) {
+  return fmt::format("{} rank{} = dp {} x tp {} x pp {} x cp {}", c.ranks(), c.ranks() == 1 ? "" : "s", c.dp, c.tp,
+                     c.pp, c.cp);
 }
 
 std::int64_t chunks_per_rank(Cut const& cut) {
@@ -53,10 +61,9 @@ std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages,
   std::int64_t const total = layers + (extra ? 2 : 0);
   if (stages < 1 || layers < 1 || stages > layers)
     throw IllegalConfig(fmt::format("pp: {} stages for {} layers; from 1 to {} are legal", stages, layers, layers));
-  auto const count = static_cast<std::size_t>(stages);
-  std::vector<std::int64_t> result(count, total / stages);
+  std::vector<std::int64_t> result(stages, total / stages);
   // From the last but one backwards: the last stage holds the head, the first the embedding.
-  for (std::size_t left = static_cast<std::size_t>(total % stages); left > 0; --left) ++result[count - 1 - left];
+  for (std::int64_t left = total % stages; left > 0; --left) ++result[stages - 1 - left];
   if (extra) {
     --result.front();
     --result.back();

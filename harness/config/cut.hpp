@@ -1,9 +1,13 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "harness/config/axis.hpp"
 #include "harness/config/model_config.hpp"
 #include "harness/schedule/schedule.hpp"
 
@@ -40,10 +44,20 @@ struct Cut {
   Recompute recompute = Recompute::none;
   std::int64_t recompute_layers = 0;  ///< layers per stage that recompute, 0 means all
   CpMethod cp_method = CpMethod::ring;
-  std::string strategy;  ///< path of a strategy YAML, empty for the built-in Megatron cut
   std::int64_t ranks() const { return dp * tp * pp * cp; }
+  std::int64_t degree(Axis axis) const;
   bool operator==(Cut const&) const = default;
 };
+static_assert(std::is_trivially_copyable_v<Cut>);  // a plan holds millions
+
+/// Every degree by the name of its flag, in the order in which texts of a cut have them.
+using NamedDegrees = std::array<std::pair<std::string_view, std::int64_t>, 7>;
+NamedDegrees named_degrees(Cut const& cut);
+
+/// "tp 8, pp 16, dp 128, zero 1, sp": what the cut does, where it does anything; empty for a cut that leaves all whole.
+std::string to_string(Cut const& cut);
+/// "8 ranks = dp 2 x tp 2 x pp 2 x cp 1".
+std::string ranks_text(Cut const& cut);
 
 /// Model chunks a rank holds: 2 for zb-v and dualpipe by their nature, else vpp.
 std::int64_t chunks_per_rank(Cut const& cut);

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "harness/config/cut.hpp"
+#include "harness/config/reasons.hpp"
 
 namespace shardbench {
 namespace {
-
-using Reasons = std::vector<std::string>;
 
 /// A weight dim that tensor parallelism cuts.
 struct CutDim {
@@ -48,34 +48,33 @@ std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t limit) {
 void add_tp(ModelConfig const& model, std::int64_t tp, Reasons& reasons) {
   std::vector<CutDim> const dims = tp_dims(model);
   if (tp_fits(model, dims, tp)) return;
-  std::string broken;
-  auto const add = [&](std::string const& rule) { broken += (broken.empty() ? "" : ", ") + rule; };
+  Reasons broken;
   for (CutDim const& dim : dims)
-    if (dim.size % tp != 0) add(fmt::format("does not divide {} {}", dim.size, dim.name));
-  if (!kv_fits(model, tp)) add(fmt::format("and {} kv heads: neither divides the other", model.kv_heads));
-  reasons.push_back(
-      fmt::format("tp: {} {}; legal for {}: {}", tp, broken, model.name, list_text(legal_tp(model, model.heads))));
+    if (dim.size % tp != 0) add(broken, "does not divide {} {}", dim.size, dim.name);
+  if (!kv_fits(model, tp)) add(broken, "and {} kv heads: neither divides the other", model.kv_heads);
+  add(reasons, "tp: {} {}; legal for {}: {}", tp, fmt::join(broken, ", "), model.name,
+      list_text(legal_tp(model, model.heads)));
 }
 
 void add_experts(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (!model.moe) {
-    if (p.ep > 1) reasons.push_back(fmt::format("ep: {} given, {} has no experts; legal: 1", p.ep, model.name));
-    if (p.etp > 1) reasons.push_back(fmt::format("etp: {} given, {} has no experts; legal: 1", p.etp, model.name));
+    if (p.ep > 1) add(reasons, "ep: {} given, {} has no experts; legal: 1", p.ep, model.name);
+    if (p.etp > 1) add(reasons, "etp: {} given, {} has no experts; legal: 1", p.etp, model.name);
     return;
   }
   if (model.moe->experts % p.ep != 0)
-    reasons.push_back(fmt::format("ep: {} does not divide {} experts; legal: {}", p.ep, model.moe->experts,
-                                  list_text(divisors(model.moe->experts, model.moe->experts))));
+    add(reasons, "ep: {} does not divide {} experts; legal: {}", p.ep, model.moe->experts,
+        list_text(divisors(model.moe->experts, model.moe->experts)));
   if (model.moe->ffn_hidden % p.etp != 0)
-    reasons.push_back(fmt::format("etp: {} does not divide expert ffn {}; legal: {}", p.etp, model.moe->ffn_hidden,
-                                  list_text(divisors(model.moe->ffn_hidden, 64))));
+    add(reasons, "etp: {} does not divide expert ffn {}; legal: {}", p.etp, model.moe->ffn_hidden,
+        list_text(divisors(model.moe->ffn_hidden, 64)));
   std::int64_t const world = p.ranks(), group = p.etp * p.ep * p.pp;
   if (world % group == 0) return;
   std::vector<std::int64_t> legal;
   for (std::int64_t const ep : divisors(model.moe->experts, model.moe->experts))
     if (world % (p.etp * ep * p.pp) == 0) legal.push_back(ep);
-  reasons.push_back(fmt::format("ep: etp*ep*pp = {}*{}*{} = {} does not divide {} ranks; legal ep: {}", p.etp, p.ep,
-                                p.pp, group, world, legal.empty() ? "none (change etp or pp)" : list_text(legal)));
+  add(reasons, "ep: etp*ep*pp = {}*{}*{} = {} does not divide {} ranks; legal ep: {}", p.etp, p.ep, p.pp, group, world,
+      legal.empty() ? "none (change etp or pp)" : list_text(legal));
 }
 
 /// Model chunks of a stage under a schedule that takes no vpp.
@@ -105,20 +104,17 @@ void add_pipeline(ModelConfig const& model, Cut const& p, Reasons& reasons) {
 }
 
 void add_states(Cut const& p, Reasons& reasons) {
-  if (p.zero_stage < 0 || p.zero_stage > 3)
-    reasons.push_back(fmt::format("zero: {} given; legal: 0, 1, 2, 3", p.zero_stage));
+  if (p.zero_stage < 0 || p.zero_stage > 3) add(reasons, "zero: {} given; legal: 0, 1, 2, 3", p.zero_stage);
   if (p.zero_keep == ZeroKeep::weights && p.zero_stage != 3)
-    reasons.push_back(
-        fmt::format("zero-keep: weights given with zero {}, which cuts none; legal: none, or zero 3", p.zero_stage));
+    add(reasons, "zero-keep: weights given with zero {}, which cuts none; legal: none, or zero 3", p.zero_stage);
   if (p.zero_keep == ZeroKeep::all && p.zero_stage < 2)
-    reasons.push_back(fmt::format(
-        "zero-keep: all given with zero {}, which cuts no gradients; legal: none, or zero 2 and 3", p.zero_stage));
+    add(reasons, "zero-keep: all given with zero {}, which cuts no gradients; legal: none, or zero 2 and 3",
+        p.zero_stage);
   if (p.shard_ranks == 0) return;
-  if (p.zero_stage == 0)
-    reasons.push_back(fmt::format("shard-ranks: {} given with zero 0; legal with zero 1 to 3", p.shard_ranks));
+  if (p.zero_stage == 0) add(reasons, "shard-ranks: {} given with zero 0; legal with zero 1 to 3", p.shard_ranks);
   if (p.shard_ranks < 0 || p.dp % p.shard_ranks != 0)
-    reasons.push_back(fmt::format("shard-ranks: {} does not divide dp {}; legal: {}", p.shard_ranks, p.dp,
-                                  list_text(divisors(p.dp, 4096))));
+    add(reasons, "shard-ranks: {} does not divide dp {}; legal: {}", p.shard_ranks, p.dp,
+        list_text(divisors(p.dp, 4096)));
 }
 
 /// Every context rank takes whole heads of what its tensor rank has, keys and values of their own among them.
@@ -127,8 +123,8 @@ void add_ulysses(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   std::int64_t const kv_heads = model.mla ? heads : std::max<std::int64_t>(1, model.kv_heads / p.tp);
   auto const check = [&](std::int64_t count, char const* what) {
     if (count % p.cp == 0) return true;
-    reasons.push_back(fmt::format("cp: {} does not divide the {} {} heads a tp rank has (ulysses); legal: {}", p.cp,
-                                  count, what, list_text(divisors(std::gcd(heads, kv_heads), 4096))));
+    add(reasons, "cp: {} does not divide the {} {} heads a tp rank has (ulysses); legal: {}", p.cp, count, what,
+        list_text(divisors(std::gcd(heads, kv_heads), 4096)));
     return false;
   };
   if (check(heads, "query")) check(kv_heads, "kv");
@@ -136,27 +132,17 @@ void add_ulysses(ModelConfig const& model, Cut const& p, Reasons& reasons) {
 
 void add_tensor_details(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (!(p.tp_sync_fraction >= 0 && p.tp_sync_fraction <= 1))
-    reasons.push_back(fmt::format("tp-sync-fraction: {} given; legal: 0 to 1", p.tp_sync_fraction));
+    add(reasons, "tp-sync-fraction: {} given; legal: 0 to 1", p.tp_sync_fraction);
   if (p.tp_sync_fraction < 1 && p.sequence_parallel)
-    reasons.push_back(fmt::format(
-        "tp-sync-fraction: {} given with sequence-parallel: private channels cannot be cut along the sequence",
-        p.tp_sync_fraction));
-  if (!p.strategy.empty() && p.sequence_parallel)
-    reasons.push_back("sequence-parallel: given with a strategy file; legal: false (the file says where blocks lie)");
-  if (!p.strategy.empty() && p.tp_sync_fraction < 1)
-    reasons.push_back(
-        fmt::format("tp-sync-fraction: {} given with a strategy file; legal: 1 (or activations: {{block: {{tp: "
-                    "private(N)}}}} there)",
-                    p.tp_sync_fraction));
+    add(reasons, "tp-sync-fraction: {} given with sequence-parallel: private channels cannot be cut along the sequence",
+        p.tp_sync_fraction);
   if (p.recompute_layers > 0 && p.recompute == Recompute::none)
-    reasons.push_back(fmt::format("recompute-layers: {} given with recompute none; legal with selective or full",
-                                  p.recompute_layers));
+    add(reasons, "recompute-layers: {} given with recompute none; legal with selective or full", p.recompute_layers);
   if (std::int64_t const chunks = model_chunks(p); p.recompute_layers > 0 && chunks <= model.layers) {
     std::int64_t const most = std::ranges::max(split_layers(model.layers, chunks));
     if (p.recompute_layers > most)
-      reasons.push_back(
-          fmt::format("recompute-layers: {} given, a chunk has {} of the {} layers at most; legal: 1 to {}",
-                      p.recompute_layers, most, model.layers, most));
+      add(reasons, "recompute-layers: {} given, a chunk has {} of the {} layers at most; legal: 1 to {}",
+          p.recompute_layers, most, model.layers, most);
   }
   if (p.cp > 1 && p.cp_method == CpMethod::ulysses) add_ulysses(model, p, reasons);
 }
@@ -176,28 +162,18 @@ std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit)
 
 std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& p) {
   Reasons reasons;
-  auto const at_least_one = [&](std::string_view name, std::int64_t value) {
-    if (value < 1) reasons.push_back(fmt::format("{}: {} given; legal: 1 and more", name, value));
-  };
-  at_least_one("dp", p.dp);
-  at_least_one("tp", p.tp);
-  at_least_one("pp", p.pp);
-  at_least_one("cp", p.cp);
-  at_least_one("ep", p.ep);
-  at_least_one("etp", p.etp);
-  at_least_one("vpp", p.vpp);
+  for (auto const& [name, degree] : named_degrees(p))
+    if (degree < 1) add(reasons, "{}: {} given; legal: 1 and more", name, degree);
   if (!reasons.empty()) return reasons;
   double product = 1;
   for (std::int64_t const degree : {p.dp, p.tp, p.pp, p.cp}) product *= static_cast<double>(degree);
   if (product > 1e9) return {fmt::format("ranks: dp*tp*pp*cp = {:.3g}; at most 1e9", product)};
   if (model.yolo) {
-    for (auto const& [name, value] :
-         {std::pair{"tp", p.tp}, {"pp", p.pp}, {"cp", p.cp}, {"ep", p.ep}, {"etp", p.etp}, {"vpp", p.vpp}})
-      if (value > 1)
-        reasons.push_back(fmt::format("{}: {} given, {} is cut over data only; legal: 1", name, value, model.name));
+    for (auto const& [name, degree] : named_degrees(p))
+      if (degree > 1 && name != to_string(Axis::dp))
+        add(reasons, "{}: {} given, {} is cut over data only; legal: 1", name, degree, model.name);
     if (p.zero_stage == 3 && p.dp > 1)
-      reasons.push_back(
-          fmt::format("zero: 3 given, layers of {} read one another's outputs far apart; legal: 0, 1, 2", model.name));
+      add(reasons, "zero: 3 given, layers of {} read one another's outputs far apart; legal: 0, 1, 2", model.name);
     add_states(p, reasons);
     return reasons;
   }

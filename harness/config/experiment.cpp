@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "harness/config/field_text.hpp"
+#include "harness/config/reasons.hpp"
 #include "harness/config/size_rules.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
-
-using Reasons = std::vector<std::string>;
 
 void cut_layers(Experiment& e) {
   if (e.layers == 0 || e.layers == e.model.layers) return;
@@ -53,9 +52,8 @@ void check_batch(Experiment const& e, Reasons& reasons) {
   std::int64_t const step = e.micro_batch * e.cut.dp;
   if (e.global_batch % step == 0 && e.global_batch > 0) return;
   std::int64_t const below = e.global_batch / step * step;
-  reasons.push_back(fmt::format("global-batch: {} is not a multiple of micro-batch * dp = {} * {} = {}; nearest: {}{}",
-                                e.global_batch, e.micro_batch, e.cut.dp, step,
-                                below > 0 ? fmt::format("{}, ", below) : "", below + step));
+  add(reasons, "global-batch: {} is not a multiple of micro-batch * dp = {} * {} = {}; nearest: {}{}", e.global_batch,
+      e.micro_batch, e.cut.dp, step, below > 0 ? fmt::format("{}, ", below) : "", below + step);
 }
 
 /// Counts of elements are exact integers, so that a step beyond any device must not reach their end.
@@ -69,8 +67,8 @@ void check_size(Experiment const& e, Reasons& reasons) {
       static_cast<double>(e.phase == PhaseKind::decode ? std::max(m.hidden, std::int64_t{1})
                                                        : std::max({m.hidden, m.ffn_hidden, m.vocab, std::int64_t{1}}));
   if (tokens * width > most)
-    reasons.push_back(fmt::format("micro-batch: {} * {:g} tokens * width {:g} are {:.3g} elements; at most {:.3g}",
-                                  e.micro_batch, positions, width, tokens * width, most));
+    add(reasons, "micro-batch: {} * {:g} tokens * width {:g} are {:.3g} elements; at most {:.3g}", e.micro_batch,
+        positions, width, tokens * width, most);
 }
 
 void check_schedule(Experiment const& e, Reasons& reasons) {
@@ -91,69 +89,55 @@ void check_seq(Experiment const& e, Reasons& reasons) {
   ModelConfig const& model = e.model;
   Cut const& p = e.cut;
   if (model.yolo) {
-    if (e.seq != 1)
-      reasons.push_back(
-          fmt::format("seq: {} given, {} has no tokens; legal: 1 (size: --image-size)", e.seq, model.name));
-    if (e.dropout > 0)
-      reasons.push_back(fmt::format("dropout: {} given, {} has none; legal: 0", e.dropout, model.name));
+    if (e.seq != 1) add(reasons, "seq: {} given, {} has no tokens; legal: 1 (size: --image-size)", e.seq, model.name);
+    if (e.dropout > 0) add(reasons, "dropout: {} given, {} has none; legal: 0", e.dropout, model.name);
     return;
   }
   if (model.vision && e.seq != model.vision_tokens())
-    reasons.push_back(
-        fmt::format("seq: {} given, an image of {} makes {} tokens", e.seq, model.name, model.vision_tokens()));
+    add(reasons, "seq: {} given, an image of {} makes {} tokens", e.seq, model.name, model.vision_tokens());
   if (model.position == PositionKind::learned && e.seq > model.max_positions)
-    reasons.push_back(
-        fmt::format("seq: {} given, {} has {} learned positions", e.seq, model.name, model.max_positions));
+    add(reasons, "seq: {} given, {} has {} learned positions", e.seq, model.name, model.max_positions);
   if (e.phase == PhaseKind::decode && (p.cp > 1 || p.sequence_parallel)) return;
   // A causal sequence is cut in zigzag: two pieces a rank, so that all ranks do the same work.
   bool const zigzag = model.causal && p.cp_method != CpMethod::ulysses;
   std::int64_t const pieces = p.cp == 1 ? 1 : zigzag ? 2 * p.cp : p.cp;
   if (e.seq % pieces != 0) {
-    reasons.push_back(fmt::format("cp: seq {} is not a multiple of {} = {}; {}", e.seq, zigzag ? "2*cp" : "cp", pieces,
-                                  fit_text(e, round_up(e.seq, pieces))));
+    add(reasons, "cp: seq {} is not a multiple of {} = {}; {}", e.seq, zigzag ? "2*cp" : "cp", pieces,
+        fit_text(e, round_up(e.seq, pieces)));
     return;
   }
   if (p.sequence_parallel && e.seq / p.cp % p.tp != 0)
-    reasons.push_back(fmt::format("sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; {}",
-                                  e.seq / p.cp, p.tp, fit_text(e, round_up(e.seq, pieces * p.tp))));
+    add(reasons, "sequence-parallel: the {} tokens of a cp rank are not a multiple of tp {}; {}", e.seq / p.cp, p.tp,
+        fit_text(e, round_up(e.seq, pieces * p.tp)));
 }
 
 void check_prediction(Experiment const& e, Reasons& reasons) {
   if (e.mtp == 0) return;
   if (e.mtp > e.model.mtp_layers)
-    reasons.push_back(fmt::format("mtp: {} given, {} has {} prediction layers; legal: {}", e.mtp, e.model.name,
-                                  e.model.mtp_layers,
-                                  e.model.mtp_layers > 0 ? fmt::format("0 to {}", e.model.mtp_layers) : "0"));
-  if (e.phase != PhaseKind::train)
-    reasons.push_back(fmt::format("mtp: {} given, {} has no loss; legal: 0", e.mtp, to_string(e.phase)));
-  if (e.scope == Scope::layer)
-    reasons.push_back(fmt::format("mtp: {} given, scope layer has no head; legal: 0, or scope model", e.mtp));
+    add(reasons, "mtp: {} given, {} has {} prediction layers; legal: {}", e.mtp, e.model.name, e.model.mtp_layers,
+        e.model.mtp_layers > 0 ? fmt::format("0 to {}", e.model.mtp_layers) : "0");
+  if (e.phase != PhaseKind::train) add(reasons, "mtp: {} given, {} has no loss; legal: 0", e.mtp, to_string(e.phase));
+  if (e.scope == Scope::layer) add(reasons, "mtp: {} given, scope layer has no head; legal: 0, or scope model", e.mtp);
 }
 
 void check_phase(Experiment const& e, Reasons& reasons) {
   std::string_view const phase = to_string(e.phase);
   if (e.phase != PhaseKind::decode && e.context > 0)
-    reasons.push_back(
-        fmt::format("context: {} given, {} has no cache before it; legal with phase decode", e.context, phase));
+    add(reasons, "context: {} given, {} has no cache before it; legal with phase decode", e.context, phase);
   if (e.phase == PhaseKind::train) return;
   if (e.model.position == PositionKind::learned && e.context >= e.model.max_positions)
-    reasons.push_back(fmt::format("context: {} given, {} has {} learned positions; legal: 1 to {}", e.context,
-                                  e.model.name, e.model.max_positions, e.model.max_positions - 1));
+    add(reasons, "context: {} given, {} has {} learned positions; legal: 1 to {}", e.context, e.model.name,
+        e.model.max_positions, e.model.max_positions - 1);
   if (e.cut.schedule != ScheduleKind::one_f_one_b && e.cut.schedule != ScheduleKind::gpipe)
-    reasons.push_back(fmt::format("schedule: {} given, {} has no backward pass; legal: gpipe, 1f1b",
-                                  to_string(e.cut.schedule), phase));
-  if (e.model.takes_images())
-    reasons.push_back(fmt::format("phase: {} given, {} generates nothing; legal: train", phase, e.model.name));
+    add(reasons, "schedule: {} given, {} has no backward pass; legal: gpipe, 1f1b", to_string(e.cut.schedule), phase);
+  if (e.model.takes_images()) add(reasons, "phase: {} given, {} generates nothing; legal: train", phase, e.model.name);
   if (e.cut.recompute != Recompute::none)
-    reasons.push_back(
-        fmt::format("recompute: {} given, {} has no backward pass; legal: none", to_string(e.cut.recompute), phase));
-  if (e.cut.zero_stage > 0)
-    reasons.push_back(fmt::format("zero: {} given, {} has no optimizer; legal: 0", e.cut.zero_stage, phase));
-  if (e.dropout > 0) reasons.push_back(fmt::format("dropout: {} given, {} drops nothing; legal: 0", e.dropout, phase));
-  if (e.clip_grad > 0)
-    reasons.push_back(fmt::format("clip-grad: {} given, {} has no gradients; legal: 0", e.clip_grad, phase));
+    add(reasons, "recompute: {} given, {} has no backward pass; legal: none", to_string(e.cut.recompute), phase);
+  if (e.cut.zero_stage > 0) add(reasons, "zero: {} given, {} has no optimizer; legal: 0", e.cut.zero_stage, phase);
+  if (e.dropout > 0) add(reasons, "dropout: {} given, {} drops nothing; legal: 0", e.dropout, phase);
+  if (e.clip_grad > 0) add(reasons, "clip-grad: {} given, {} has no gradients; legal: 0", e.clip_grad, phase);
   if (e.phase == PhaseKind::decode && e.cut.cp > 1)
-    reasons.push_back(fmt::format("cp: {} given, a decoded token is not cut; legal: 1", e.cut.cp));
+    add(reasons, "cp: {} given, a decoded token is not cut; legal: 1", e.cut.cp);
   if (e.phase == PhaseKind::decode && e.cut.sequence_parallel)
     reasons.push_back("sequence-parallel: given, a decoded token is not cut; legal: false");
 }
@@ -162,24 +146,24 @@ void check_phase(Experiment const& e, Reasons& reasons) {
 void check_routing(Experiment const& e, Reasons& reasons) {
   if (!e.model.moe) {
     if (e.router_skew > 0 || e.capacity > 0 || e.routing != RoutingKind::prescribed)
-      reasons.push_back(fmt::format("{}: given, {} has no experts",
-                                    e.router_skew > 0 ? "router-skew"
-                                    : e.capacity > 0  ? "capacity"
-                                                      : "routing",
-                                    e.model.name));
+      add(reasons, "{}: given, {} has no experts",
+          e.router_skew > 0 ? "router-skew"
+          : e.capacity > 0  ? "capacity"
+                            : "routing",
+          e.model.name);
     return;
   }
   MoeConfig const& moe = *e.model.moe;
   double const most = static_cast<double>(moe.experts) / static_cast<double>(moe.top_k);
   if (e.router_skew != 0 && !(e.router_skew >= 1 && e.router_skew <= most))
-    reasons.push_back(fmt::format("router-skew: {} given; legal: 0 (balance), or 1 to {:.4g} = {} experts / top {}",
-                                  e.router_skew, most, moe.experts, moe.top_k));
+    add(reasons, "router-skew: {} given; legal: 0 (balance), or 1 to {:.4g} = {} experts / top {}", e.router_skew, most,
+        moe.experts, moe.top_k);
   if (e.router_skew > 1 && e.routing == RoutingKind::learned)
-    reasons.push_back(fmt::format("router-skew: {} given, learned routing has its own; legal: 0", e.router_skew));
+    add(reasons, "router-skew: {} given, learned routing has its own; legal: 0", e.router_skew);
   if (e.routing == RoutingKind::learned && e.check && e.precision != Dtype::f32)
-    reasons.push_back(fmt::format(
+    add(reasons,
         "routing: learned with check in {}: roundings change the choice among near equals; legal: prescribed, or fp32",
-        to_string(e.precision)));
+        to_string(e.precision));
 }
 
 /// FP8 products need multiples of 16 in the local widths and of 8 in the tokens (case S08).
@@ -189,7 +173,7 @@ void check_fp8(Experiment const& e, Reasons& reasons) {
   std::int64_t const tokens = e.micro_batch * (e.phase == PhaseKind::decode ? 1 : e.seq / e.cut.cp);
   auto const check = [&](std::string_view what, std::int64_t width) {
     std::string const problem = fp8_problem(tokens, width);
-    if (!problem.empty()) reasons.push_back(fmt::format("precision: fp8, {}: {}", what, problem));
+    if (!problem.empty()) add(reasons, "precision: fp8, {}: {}", what, problem);
   };
   check("hidden", m.hidden);
   check("query width of a tp rank", m.heads / e.cut.tp * (m.mla ? m.mla->v_head_dim : m.head_dim));
@@ -197,46 +181,37 @@ void check_fp8(Experiment const& e, Reasons& reasons) {
   if (m.moe) check("expert ffn of an etp rank", m.moe->ffn_hidden / e.cut.etp);
 }
 
+/// What the model or a strategy file forbids of the cut, whatever the sizes.
+Reasons reasons_of_cut(Experiment const& e) {
+  Reasons reasons = illegal_reasons(e.model, e.cut);
+  if (e.strategy.empty()) return reasons;
+  if (e.cut.sequence_parallel)
+    reasons.push_back("sequence-parallel: given with a strategy file; legal: false (the file says where blocks lie)");
+  if (e.cut.tp_sync_fraction < 1)
+    add(reasons,
+        "tp-sync-fraction: {} given with a strategy file; legal: 1 (or activations: {{block: {{tp: private(N)}}}} "
+        "there)",
+        e.cut.tp_sync_fraction);
+  return reasons;
+}
+
 }  // namespace
 
-std::string_view to_string(Scope scope) {
-  constexpr std::array<std::string_view, 2> names{"layer", "model"};
-  static_assert(names.size() == static_cast<std::size_t>(Scope::size_));
-  return names.at(static_cast<std::size_t>(scope));
-}
+std::string_view to_string(Scope scope) { return EnumNames<Scope>{"layer", "model"}[scope]; }
 
-std::string_view to_string(PhaseKind phase) {
-  constexpr std::array<std::string_view, 3> names{"train", "prefill", "decode"};
-  static_assert(names.size() == static_cast<std::size_t>(PhaseKind::size_));
-  return names.at(static_cast<std::size_t>(phase));
-}
+std::string_view to_string(PhaseKind phase) { return EnumNames<PhaseKind>{"train", "prefill", "decode"}[phase]; }
 
-std::string_view to_string(RoutingKind routing) {
-  constexpr std::array<std::string_view, 2> names{"prescribed", "learned"};
-  static_assert(names.size() == static_cast<std::size_t>(RoutingKind::size_));
-  return names.at(static_cast<std::size_t>(routing));
-}
+std::string_view to_string(RoutingKind routing) { return EnumNames<RoutingKind>{"prescribed", "learned"}[routing]; }
 
 std::string_view to_string(DeviceKind device) {
-  constexpr std::array<std::string_view, 4> names{"auto", "cpu", "cuda", "cuda-emulated"};
-  static_assert(names.size() == static_cast<std::size_t>(DeviceKind::size_));
-  return names.at(static_cast<std::size_t>(device));
-}
-
-std::string gpu_only_flag(Experiment const& e) {
-  Experiment const defaults;
-  for (char const* const flag : {"attention", "nccl-algo", "nccl-proto", "nccl-channels", "share-gpu", "cuda-graph"})
-    if (std::string const text = field_text(e, flag); text != field_text(defaults, flag))
-      return fmt::format("--{} {}", flag, text);
-  return {};
+  return EnumNames<DeviceKind>{"auto", "cpu", "cuda", "cuda-emulated"}[device];
 }
 
 std::vector<std::string> illegal_reasons(Experiment const& e) {
-  Reasons reasons = illegal_reasons(e.model, e.cut);
+  Reasons reasons = reasons_of_cut(e);
   // The rules below divide by the degrees.
   if (!reasons.empty()) return reasons;
-  if (e.ranks != e.cut.ranks())
-    reasons.push_back(fmt::format("ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.cut.ranks()));
+  if (e.ranks != e.cut.ranks()) add(reasons, "ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.cut.ranks());
   check_batch(e, reasons);
   check_size(e, reasons);
   if (reasons.empty()) check_schedule(e, reasons);
@@ -265,7 +240,7 @@ void resolve(Experiment& e) {
   if (e.global_batch == 0) e.global_batch = e.micro_batch * e.cut.dp;
   if (e.phase == PhaseKind::decode && e.context == 0) e.context = e.seq - 1;
   Reasons early = contradictions(e);
-  if (early.empty()) early = illegal_reasons(e.model, e.cut);
+  if (early.empty()) early = reasons_of_cut(e);
   if (e.ranks == 0 && early.empty()) e.ranks = e.cut.ranks();
   Reasons const reasons = early.empty() ? illegal_reasons(e) : early;
   if (!reasons.empty()) throw IllegalConfig(fmt::format("{}", fmt::join(reasons, "; ")));

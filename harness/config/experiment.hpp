@@ -26,6 +26,7 @@ struct Experiment {
   std::string model_name = "gpt2";  ///< as given: preset or path
   ModelConfig model;                ///< resolved, with `layers` cut when asked
   Cut cut;
+  std::string strategy;           ///< path of a strategy YAML, empty for the built-in Megatron cut
   std::int64_t layers = 0;        ///< 0: all of the model's
   std::int64_t seq = 0;           ///< 0: the lesser of 1024 and what the model allows
   std::int64_t image_size = 0;    ///< pixels a side, 0: the model's
@@ -69,14 +70,7 @@ struct Experiment {
 /// allowed.
 void set_field(Experiment& experiment, std::string_view flag, std::string_view value);
 
-/// One row of the table of fields, for --help and for the command column.
-struct FieldInfo {
-  std::string_view flag;     ///< "micro-batch"
-  std::string_view allowed;  ///< "integer >= 1"
-  std::string_view help;     ///< one line
-  bool is_switch;            ///< takes no value on the command line
-};
-std::vector<FieldInfo> experiment_fields();
+/// What set_field() reads back to the same value.
 std::string field_text(Experiment const& experiment, std::string_view flag);
 
 /// The name in `names` closest to `text`, empty when none is near: for "did you mean".
@@ -111,8 +105,8 @@ std::string command_flags(Experiment const& experiment);
 Experiment experiment_of_command(std::string_view command);
 
 /// A list of values per flag: the cross product is the sweep, in order of the flags as given, last fastest.
-struct SweepAxes {
-  std::vector<std::pair<std::string, std::vector<std::string>>> axes;
+struct SweepLists {
+  std::vector<std::pair<std::string, std::vector<std::string>>> of;
 };
 
 /// Splits "1,2,4" (quotes not needed); throws InputError on empty items.
@@ -120,12 +114,12 @@ std::vector<std::string> split_list(std::string_view flag, std::string_view text
 
 /// Every point of the cross product over `base`, not yet resolved (a point may be illegal: resolve() says).
 /// Throws InputError for more than 100,000 points.
-std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes);
+std::vector<Experiment> expand(Experiment const& base, SweepLists const& lists);
 
 /// A sweep from YAML: each key is a flag, each value a scalar or a list. Throws InputError with file and line.
 struct SweepSpec {
   Experiment base;
-  SweepAxes axes;
+  SweepLists lists;
 };
 SweepSpec read_sweep_spec(std::string const& path);
 SweepSpec parse_sweep_spec(std::string_view yaml, std::string_view name);

@@ -36,6 +36,16 @@ std::string printable(std::string_view text) {
 
 std::string in_quotes(std::string_view text) { return fmt::format("'{}'", printable(text)); }
 
+std::vector<std::string> split_at(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start <= text.size();) {
+    std::size_t const end = std::min(text.find(separator, start), text.size());
+    parts.emplace_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
 std::string integer_range_text(std::int64_t min, std::int64_t max) {
   return max >= integer_limit ? fmt::format("integer >= {}", min) : fmt::format("integer from {} to {}", min, max);
 }

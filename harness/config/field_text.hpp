@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shardbench {
 
@@ -11,6 +12,9 @@ std::string printable(std::string_view text);
 
 /// printable() in quotes.
 std::string in_quotes(std::string_view text);
+
+/// What stands between the separators, empty parts too: "a,,b" has three.
+std::vector<std::string> split_at(std::string_view text, char separator);
 
 /// Decimal digits only, min to max. Throws InputError "--flag: 'text' is not an integer ...".
 std::int64_t parse_integer(std::string_view flag, std::string_view text, std::int64_t min, std::int64_t max);

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <map>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/text_file.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -98,12 +98,9 @@ std::vector<Host> parse_hostfile(std::string_view text, std::string_view name) {
 }
 
 std::vector<Host> read_hostfile(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: cannot be read", path));
-  std::string text(max_file_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_hostfile(text, path);
+  std::optional<std::string> const text = text_of_file(path, max_file_bytes);
+  if (!text) throw InputError(fmt::format("{}: cannot be read", path));
+  return parse_hostfile(*text, path);
 }
 
 std::vector<Host> parse_host_list(std::string_view text) {

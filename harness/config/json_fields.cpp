@@ -75,13 +75,11 @@ std::int64_t JsonFields::size(std::string_view key, std::int64_t max) const {
 }
 
 std::int64_t JsonFields::size_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
-  JsonValue const* const value = present(key);
-  return value == nullptr ? fallback : integer(key, *value, 1, max);
+  return integer_or(key, fallback, 1, max);
 }
 
 std::int64_t JsonFields::count_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
-  JsonValue const* const value = present(key);
-  return value == nullptr ? fallback : integer(key, *value, 0, max);
+  return integer_or(key, fallback, 0, max);
 }
 
 std::int64_t JsonFields::integer_or(std::string_view key, std::int64_t fallback, std::int64_t min,
@@ -121,21 +119,22 @@ std::string JsonFields::text_or(std::string_view key, std::string_view fallback)
   return value->text;
 }
 
+std::span<JsonValue const> JsonFields::list(std::string_view key) const {
+  JsonValue const* const value = present(key);
+  if (value == nullptr) return {};
+  if (value->kind != JsonValue::Kind::list) fail(key, fmt::format("{} is not a list", value_text(*value)));
+  return value->items;
+}
+
 std::vector<std::int64_t> JsonFields::counts(std::string_view key, std::int64_t max) const {
   std::vector<std::int64_t> result;
-  JsonValue const* const value = present(key);
-  if (value == nullptr) return result;
-  if (value->kind != JsonValue::Kind::list) fail(key, fmt::format("{} is not a list", value_text(*value)));
-  for (JsonValue const& item : value->items) result.push_back(integer(key, item, 0, max));
+  for (JsonValue const& item : list(key)) result.push_back(integer(key, item, 0, max));
   return result;
 }
 
 std::vector<std::string> JsonFields::texts(std::string_view key) const {
   std::vector<std::string> result;
-  JsonValue const* const value = present(key);
-  if (value == nullptr) return result;
-  if (value->kind != JsonValue::Kind::list) fail(key, fmt::format("{} is not a list", value_text(*value)));
-  for (JsonValue const& item : value->items) {
+  for (JsonValue const& item : list(key)) {
     if (item.kind != JsonValue::Kind::text) fail(key, fmt::format("{} in the list is not a text", value_text(item)));
     result.push_back(item.text);
   }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,7 @@ class JsonFields {
  private:
   JsonValue const* present(std::string_view key) const;
   std::int64_t integer(std::string_view key, JsonValue const& value, std::int64_t min, std::int64_t max) const;
+  std::span<JsonValue const> list(std::string_view key) const;  ///< empty when absent
 
   JsonValue const* object_;
   std::string file_, prefix_;

@@ -23,17 +23,9 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::size_t position = 0;
 
   bool null() override { return add({}) != nullptr; }
-  bool boolean(bool value) override {
-    JsonValue node;
-    node.kind = JsonValue::Kind::boolean;
-    node.boolean = value;
-    return add(std::move(node)) != nullptr;
-  }
+  bool boolean(bool value) override { return add({.kind = JsonValue::Kind::boolean, .boolean = value}) != nullptr; }
   bool number_integer(number_integer_t value) override {
-    JsonValue node;
-    node.kind = JsonValue::Kind::integer;
-    node.integer = value;
-    return add(std::move(node)) != nullptr;
+    return add({.kind = JsonValue::Kind::integer, .integer = value}) != nullptr;
   }
   bool number_unsigned(number_unsigned_t value) override {
     if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
@@ -41,16 +33,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return number_float(static_cast<double>(value), {});
   }
   bool number_float(number_float_t value, string_t const&) override {
-    JsonValue node;
-    node.kind = JsonValue::Kind::real;
-    node.real = value;
-    return add(std::move(node)) != nullptr;
+    return add({.kind = JsonValue::Kind::real, .real = value}) != nullptr;
   }
   bool string(string_t& value) override {
-    JsonValue node;
-    node.kind = JsonValue::Kind::text;
-    node.text = std::move(value);
-    return add(std::move(node)) != nullptr;
+    return add({.kind = JsonValue::Kind::text, .text = std::move(value)}) != nullptr;
   }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(JsonValue::Kind::object); }
@@ -90,10 +76,8 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       problem = fmt::format("nested deeper than {} levels", max_depth);
       return false;
     }
-    JsonValue node;
-    node.kind = kind;
     // A parent's child lists only grow while the child is closed, so the pointers on the stack stay valid.
-    open_.push_back(add(std::move(node)));
+    open_.push_back(add({.kind = kind}));
     keys_.emplace_back();
     return true;
   }

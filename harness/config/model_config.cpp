@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
 #include "harness/config/model_schemas.hpp"
 #include "harness/config/shipped_files.hpp"
+#include "harness/config/text_file.hpp"
 #include "harness/config/yolo.hpp"
 #include "kernels/core/error.hpp"
 
@@ -101,13 +101,9 @@ ModelConfig parse_sized(std::string_view json, std::string_view name, std::strin
 std::string read_file(std::filesystem::path const& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) throw InputError(fmt::format("{}: is a directory", path.string()));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: cannot be read", path.string()));
-  // One byte beyond what the parser takes, so that an endless file is refused and not read.
-  std::string text(max_json_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
+  std::optional<std::string> text = text_of_file(path.string(), max_json_bytes);
+  if (!text) throw InputError(fmt::format("{}: cannot be read", path.string()));
+  return std::move(*text);
 }
 
 }  // namespace

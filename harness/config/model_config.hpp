@@ -129,10 +129,10 @@ struct ModelConfig {
   std::string rope_text() const;
   /// Values that the loss chooses among: vocabulary, classes, or the features of a tower without a classifier.
   std::int64_t outputs() const;
-  /// Whether a head with a row for each output ends the model; a tower without one is trained on its features as
-  /// logits.
   /// Whether a sample is an image.
   bool takes_images() const { return vision || yolo; }
+  /// Whether a head with a row for each output ends the model; a tower without one is trained on its features as
+  /// logits.
   bool has_classifier() const { return !vision || vision->classes > 0; }
   /// Tokens of one image, class token included.
   std::int64_t vision_tokens() const;

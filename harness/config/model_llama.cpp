@@ -52,11 +52,9 @@ constexpr std::array families{
 };
 
 Family const* find_family(std::string_view type) {
-  auto const found = std::find_if(families.begin(), families.end(), [&](Family const& f) { return f.type == type; });
+  auto const found = std::ranges::find(families, type, &Family::type);
   return found == families.end() ? nullptr : &*found;
 }
-
-bool starts_with(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
 
 /// A soft cap with the class's default; null is none.
 float soft_cap(JsonFields const& fields, std::string_view key, double usual) {
@@ -127,8 +125,8 @@ void read_layer_types(JsonFields const& fields, ModelConfig& model) {
       fields.fail("layer_types", fmt::format("{} is not one of full_attention, sliding_attention, chunked_attention",
                                              in_quotes(type)));
   set_layers(
-      model.layers, [&](std::int64_t l) { return types[static_cast<std::size_t>(l)] != "sliding_attention"; },
-      model.full_attention_step, model.full_attention_layers);
+      model.layers, [&](std::int64_t l) { return types[l] != "sliding_attention"; }, model.full_attention_step,
+      model.full_attention_layers);
 }
 
 /// The window is used only where the family's code looks at it.
@@ -155,10 +153,7 @@ void read_llama4(JsonFields const& fields, ModelConfig& model) {
   if (!rotates.empty() && static_cast<std::int64_t>(rotates.size()) < model.layers)
     fields.fail("no_rope_layers", fmt::format("{} given for {} layers", rotates.size(), model.layers));
   set_layers(
-      model.layers,
-      [&](std::int64_t l) {
-        return rotates.empty() ? (l + 1) % interval == 0 : rotates[static_cast<std::size_t>(l)] == 0;
-      },
+      model.layers, [&](std::int64_t l) { return rotates.empty() ? (l + 1) % interval == 0 : rotates[l] == 0; },
       model.unrotated_step, model.unrotated_layers);
   fields.texts("layer_types");
   std::int64_t const chunk =
@@ -178,13 +173,13 @@ void read_llama4(JsonFields const& fields, ModelConfig& model) {
 }
 
 void read_expert_layers(JsonFields const& fields, std::string_view type, ModelConfig const& model, MoeConfig& moe) {
-  if (starts_with(type, "deepseek")) {
+  if (type.starts_with("deepseek")) {
     std::int64_t const first = fields.count_or("first_k_dense_replace", 0, max_layers);
     moe.layer_step = fields.size_or("moe_layer_freq", 1, max_layers);
     moe.first_dense_layers = (first + moe.layer_step - 1) / moe.layer_step * moe.layer_step;
     return;
   }
-  bool const llama4 = starts_with(type, "llama4");
+  bool const llama4 = type.starts_with("llama4");
   moe.layer_step = fields.size_or(llama4 ? "interleave_moe_layer_step" : "decoder_sparse_step", 1, max_layers);
   moe.first_dense_layers = moe.layer_step - 1;
   for (std::int64_t const layer : fields.counts("mlp_only_layers", max_layers))
@@ -245,7 +240,7 @@ void read_heads(JsonFields const& fields, bool kv_default, bool head_dim_default
 
 void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& model) {
   std::string_view const key = fields.any_of({"num_local_experts", "num_experts", "n_routed_experts"});
-  bool const always = type == "mixtral" || type == "qwen2_moe" || type == "qwen3_moe" || starts_with(type, "llama4");
+  bool const always = type == "mixtral" || type == "qwen2_moe" || type == "qwen3_moe" || type.starts_with("llama4");
   if (!always && !fields.has(key)) return;
   if (fields.has("num_local_experts") + fields.has("num_experts") + fields.has("n_routed_experts") > 1)
     fields.fail(key, "the number of experts is given under two names");
@@ -254,9 +249,9 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
   moe.top_k = fields.size(fields.any_of({"num_experts_per_tok", "num_experts_per_token"}), max_heads);
   if (moe.top_k > moe.experts)
     fields.fail("num_experts_per_tok", fmt::format("{} is more than the {} experts", moe.top_k, moe.experts));
-  bool const own_width = type != "mixtral" && !starts_with(type, "llama4");
+  bool const own_width = type != "mixtral" && !type.starts_with("llama4");
   moe.ffn_hidden = own_width ? fields.size("moe_intermediate_size") : model.ffn_hidden;
-  if (starts_with(type, "llama4")) {  // one shared expert; dense layers have a width of their own
+  if (type.starts_with("llama4")) {  // one shared expert; dense layers have a width of their own
     moe.shared_ffn_hidden = model.ffn_hidden;
     model.ffn_hidden = fields.size("intermediate_size_mlp");
   }
@@ -265,7 +260,7 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
     moe.shared_gate = true;
   }
   moe.shared_ffn_hidden += fields.count_or("n_shared_experts", 0, max_heads) * moe.ffn_hidden;
-  moe.sigmoid_router = type == "deepseek_v3" || starts_with(type, "llama4");
+  moe.sigmoid_router = type == "deepseek_v3" || type.starts_with("llama4");
   moe.router_bias = type == "deepseek_v3";
   moe.normalize_top_k = fields.flag_or("norm_topk_prob", type == "mixtral" || type == "deepseek_v3");
   moe.groups = fields.size_or("n_group", 1, max_heads);
@@ -283,11 +278,11 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
 ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, JsonFields const& outer) {
   Family const& family = *find_family(type);
   ModelConfig model;
-  model.family = starts_with(type, "deepseek") ? "deepseek" : starts_with(type, "gemma") ? "gemma" : "llama";
+  model.family = type.starts_with("deepseek") ? "deepseek" : type.starts_with("gemma") ? "gemma" : "llama";
   model.layers = fields.size("num_hidden_layers", max_layers);
   model.hidden = fields.size("hidden_size");
   model.ffn_hidden = fields.size("intermediate_size");
-  bool const mla = starts_with(type, "deepseek"), gemma3 = type == "gemma3_text";
+  bool const mla = type.starts_with("deepseek"), gemma3 = type == "gemma3_text";
   model.vocab = gemma3 ? fields.size_or("vocab_size", 262208, max_vocab) : fields.size("vocab_size", max_vocab);
   model.max_positions = fields.count_or("max_position_embeddings", gemma3 ? 131072 : 0, max_tokens);
   if (gemma3)
@@ -298,7 +293,7 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, Jso
   model.norm_bias = false;
   model.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", static_cast<double>(family.eps), 1e-30, 1));
   model.gated_mlp = true;
-  bool const gemma = starts_with(type, "gemma");
+  bool const gemma = type.starts_with("gemma");
   std::string_view const act = gemma ? fields.any_of({"hidden_activation", "hidden_act"}) : "hidden_act";
   model.activation = read_activation(fields, act, gemma ? "gelu_pytorch_tanh" : "silu");
   model.rotary_fraction = read_rotary_share(fields, "partial_rotary_factor", 1, 0.01);
@@ -311,7 +306,7 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, Jso
   if (gemma) read_gemma(fields, type, model);
   if (mla) read_mla(fields, model);
   read_sliding_window(fields, family.window, model);
-  if (starts_with(type, "llama4")) read_llama4(fields, model);
+  if (type.starts_with("llama4")) read_llama4(fields, model);
   read_rope(fields, "rope_theta", family.theta, model);
   if (gemma3) read_local_rope(fields, 10000, model);
   if (type == "ministral3" && !fields.has("rope_parameters"))

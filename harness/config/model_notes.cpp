@@ -12,81 +12,32 @@ namespace {
 
 /// Keys without a part in the arithmetic of a step: names, tokens, how weights are stored or first drawn, what a
 /// library does around the model. Rope pairs that lie interleaved are a permutation of a weight's rows.
-constexpr std::array neutral{"architectures",
-                             "auto_map",
-                             "model_type",
-                             "torch_dtype",
-                             "dtype",
-                             "transformers_version",
-                             "bos_token_id",
-                             "eos_token_id",
-                             "pad_token_id",
-                             "sep_token_id",
-                             "bos_token",
-                             "eos_token",
-                             "use_cache",
-                             "initializer_range",
-                             "initializer_factor",
-                             "layer_norm_init",
-                             "pretraining_tp",
-                             "cache_implementation",
-                             "id2label",
-                             "label2id",
-                             "task_specific_params",
-                             "problem_type",
-                             "tokenizer_class",
-                             "attn_implementation",
-                             "rope_interleave",
-                             "reorder_and_upcast_attn",
-                             "attention_softmax_in_fp32",
-                             "scale_attention_softmax_in_fp32",
-                             "output_router_logits",
-                             "text_config",
-                             "vision_config",
-                             "audio_config",
-                             "text_cfg",
-                             "image_token_id",
-                             "image_token_index",
-                             "video_token_id",
-                             "boi_token_index",
-                             "eoi_token_index",
-                             "vision_start_token_id",
-                             "vision_end_token_id",
-                             "vision_token_id",
-                             "mm_tokens_per_image",
-                             "summary_type",
-                             "summary_activation",
-                             "summary_use_proj",
-                             "summary_proj_to_logits",
-                             "summary_first_dropout",
-                             "encoder_stride",
-                             "n_ctx",
-                             "name",
-                             "description"};
+constexpr std::array neutral{
+    // what it is called
+    "architectures", "auto_map", "model_type", "name", "description", "transformers_version", "tokenizer_class",
+    // how weights are stored and first drawn
+    "torch_dtype", "dtype", "initializer_range", "initializer_factor", "layer_norm_init", "pretraining_tp",
+    "rope_interleave",
+    // what a token means
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "bos_token", "eos_token", "image_token_id",
+    "image_token_index", "video_token_id", "boi_token_index", "eoi_token_index", "vision_start_token_id",
+    "vision_end_token_id", "vision_token_id", "mm_tokens_per_image",
+    // what the library does around the model
+    "use_cache", "cache_implementation", "attn_implementation", "reorder_and_upcast_attn", "attention_softmax_in_fp32",
+    "scale_attention_softmax_in_fp32", "output_router_logits", "id2label", "label2id", "task_specific_params",
+    "problem_type", "summary_type", "summary_activation", "summary_use_proj", "summary_proj_to_logits",
+    "summary_first_dropout", "encoder_stride", "n_ctx",
+    // parts with configs of their own
+    "text_config", "vision_config", "audio_config", "text_cfg"};
 
 bool asks_for_nothing(JsonValue const& value) {
-  switch (value.kind) {
-    case JsonValue::Kind::null:
-      return true;
-    case JsonValue::Kind::boolean:
-      return !value.boolean;
-    case JsonValue::Kind::integer:
-      return value.integer == 0;
-    case JsonValue::Kind::real:
-      return value.real == 0;
-    case JsonValue::Kind::text:
-      return value.text.empty();
-    case JsonValue::Kind::list:
-      return value.items.empty();
-    case JsonValue::Kind::object:
-      return value.members.empty();
-  }
-  return false;
+  return !value.boolean && value.integer == 0 && value.real == 0 && value.text.empty() && value.items.empty() &&
+         value.members.empty();
 }
 
 void add_unread(JsonFields const& fields, std::string const& prefix, std::vector<std::string>& names) {
   for (auto const& [key, value] : fields.value().members) {
-    bool const known = key.starts_with('_') || std::find(neutral.begin(), neutral.end(), key) != neutral.end();
+    bool const known = key.starts_with('_') || std::ranges::find(neutral, key) != neutral.end();
     if (known || asks_for_nothing(value)) continue;
     if (!fields.was_read(key))
       names.push_back(prefix + printable(key));

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 #include <set>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/text_file.hpp"
 #include "harness/config/yaml_value.hpp"
 #include "kernels/core/error.hpp"
 
@@ -36,8 +36,7 @@ class SpecReader {
   void read_entry(YAML::Node const& key, YAML::Node const& value, std::vector<std::string>& seen) {
     if (!key.IsScalar()) fail(key, "a key is not the name of a flag");
     std::string const flag = key.Scalar();
-    if (std::find(seen.begin(), seen.end(), flag) != seen.end())
-      fail(key, fmt::format("{} is given twice", in_quotes(flag)));
+    if (std::ranges::find(seen, flag) != seen.end()) fail(key, fmt::format("{} is given twice", in_quotes(flag)));
     seen.push_back(flag);
     if (value.IsScalar()) return set(spec_.base, flag, value, key);
     if (!value.IsSequence()) fail(key, fmt::format("{} is neither a value nor a list of values", in_quotes(flag)));
@@ -51,7 +50,7 @@ class SpecReader {
       set(scratch, flag, item, key);
       texts.push_back(item.Scalar());
     }
-    spec_.axes.axes.emplace_back(flag, std::move(texts));
+    spec_.lists.of.emplace_back(flag, std::move(texts));
   }
 
   void set(Experiment& target, std::string const& flag, YAML::Node const& value, YAML::Node const& key) const {
@@ -80,20 +79,15 @@ void refuse_repeats(std::string const& flag, std::vector<std::string> const& val
 }  // namespace
 
 std::vector<std::string> split_list(std::string_view flag, std::string_view text) {
-  std::vector<std::string> items;
-  for (std::size_t start = 0;;) {
-    std::size_t const comma = text.find(',', start);
-    std::string_view const item = text.substr(start, comma == text.npos ? comma : comma - start);
-    if (item.empty()) throw InputError(fmt::format("--{}: {} has an empty item", flag, in_quotes(text)));
-    items.emplace_back(item);
-    if (comma == text.npos) return items;
-    start = comma + 1;
-  }
+  std::vector<std::string> items = split_at(text, ',');
+  if (std::ranges::any_of(items, &std::string::empty))
+    throw InputError(fmt::format("--{}: {} has an empty item", flag, in_quotes(text)));
+  return items;
 }
 
-std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes) {
+std::vector<Experiment> expand(Experiment const& base, SweepLists const& lists) {
   std::size_t total = 1;
-  for (auto const& [flag, values] : axes.axes) {
+  for (auto const& [flag, values] : lists.of) {
     if (values.empty()) throw InputError(fmt::format("--{}: no value given", flag));
     refuse_repeats(flag, values);
     total *= values.size();
@@ -102,7 +96,7 @@ std::vector<Experiment> expand(Experiment const& base, SweepAxes const& axes) {
   }
   std::vector<Experiment> points{base};
   points.reserve(total);
-  for (auto const& [flag, values] : axes.axes) {
+  for (auto const& [flag, values] : lists.of) {
     std::vector<Experiment> next;
     next.reserve(points.size() * values.size());
     for (Experiment const& point : points)
@@ -122,13 +116,9 @@ SweepSpec parse_sweep_spec(std::string_view yaml, std::string_view name) {
 }
 
 SweepSpec read_sweep_spec(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::error_code ignored;
-  if (!file || std::filesystem::is_directory(path, ignored)) throw InputError(fmt::format("{}: cannot be read", path));
-  std::string text(max_spec_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_sweep_spec(text, path);
+  std::optional<std::string> const text = text_of_file(path, max_spec_bytes);
+  if (!text) throw InputError(fmt::format("{}: cannot be read", path));
+  return parse_sweep_spec(*text, path);
 }
 
 }  // namespace shardbench

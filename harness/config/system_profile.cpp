@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <set>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
 #include "harness/config/json_fields.hpp"
 #include "harness/config/shipped_files.hpp"
+#include "harness/config/text_file.hpp"
 #include "harness/config/yaml_value.hpp"
 #include "kernels/core/error.hpp"
 
@@ -53,6 +53,12 @@ class Section {
     need(key, "an object");
     return Section(*fields_.object(key));
   }
+  std::vector<Section> sections(std::string_view key) {
+    std::vector<Section> all;
+    for (JsonValue const& item : list(key).items)
+      all.emplace_back(JsonFields(item, fields_.file(), fmt::format("{}[{}].", key, all.size())));
+    return all;
+  }
   JsonValue const& list(std::string_view key) {
     need(key, "a list");
     JsonValue const& value = *fields_.value().find(key);
@@ -60,7 +66,6 @@ class Section {
     return value;
   }
   bool has(std::string_view key) { return fields_.has(note(key)); }
-  JsonFields const& fields() const { return fields_; }
   [[noreturn]] void fail(std::string_view key, std::string_view problem) const { fields_.fail(key, problem); }
 
   void end() const {
@@ -112,9 +117,7 @@ MeasuredTimes read_times(Section s) {
 std::vector<MeasuredTimes> read_all_times(Section& s, std::string_view key) {
   std::vector<MeasuredTimes> all;
   if (!s.has(key)) return all;
-  std::size_t index = 0;
-  for (JsonValue const& item : s.list(key).items)
-    all.push_back(read_times(Section(JsonFields(item, s.fields().file(), fmt::format("{}[{}].", key, index++)))));
+  for (Section& item : s.sections(key)) all.push_back(read_times(std::move(item)));
   return all;
 }
 
@@ -176,11 +179,8 @@ DeviceProfile read_device(Section s) {
     e.end();
   }
   d.kernels = read_all_times(s, "kernels");
-  std::size_t index = 0;
   if (s.has("products"))
-    for (JsonValue const& item : s.list("products").items)
-      d.products.push_back(
-          read_products(Section(JsonFields(item, s.fields().file(), fmt::format("products[{}].", index++)))));
+    for (Section& item : s.sections("products")) d.products.push_back(read_products(std::move(item)));
   s.end();
   return d;
 }
@@ -211,16 +211,15 @@ NetworkLevel read_level(Section s) {
   return n;
 }
 
-std::vector<NetworkLevel> read_network(Section& s, std::string const& file) {
+std::vector<NetworkLevel> read_network(Section& s) {
   std::vector<NetworkLevel> levels;
-  std::size_t index = 0;
-  for (JsonValue const& item : s.list("network").items) {
-    levels.push_back(read_level(Section(JsonFields(item, file, fmt::format("network[{}].", index++)))));
+  for (Section& item : s.sections("network")) {
+    levels.push_back(read_level(std::move(item)));
     NetworkLevel const& level = levels.back();
     if (levels.size() < 2) continue;
     NetworkLevel const& inner = levels[levels.size() - 2];
     if (inner.devices == 0 || (level.devices > 0 && (level.devices <= inner.devices || level.devices % inner.devices)))
-      s.fail(fmt::format("network[{}].devices", index - 1),
+      s.fail(fmt::format("network[{}].devices", levels.size() - 1),
              fmt::format("{} is not a multiple above the {} of the level inside it", level.devices, inner.devices));
   }
   return levels;
@@ -240,17 +239,12 @@ std::string shipped_text(std::string_view name, std::span<ShippedFile const> shi
     names.emplace_back(profile.name);
   }
   std::string const path(name);
-  std::ifstream file(path, std::ios::binary);
-  if (!path.ends_with(".yaml") || !file) {
-    std::string const near = nearest_name(name, names);
-    throw InputError(fmt::format("--{}: {} is neither a shipped {} nor a readable .yaml file{}; shipped: {}", what,
-                                 in_quotes(name), what, near.empty() ? "" : fmt::format(", did you mean {}?", near),
-                                 fmt::join(names, ", ")));
-  }
-  std::string text(max_profile_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
+  if (path.ends_with(".yaml"))
+    if (std::optional<std::string> text = text_of_file(path, max_profile_bytes)) return std::move(*text);
+  std::string const near = nearest_name(name, names);
+  throw InputError(fmt::format("--{}: {} is neither a shipped {} nor a readable .yaml file{}; shipped: {}", what,
+                               in_quotes(name), what, near.empty() ? "" : fmt::format(", did you mean {}?", near),
+                               fmt::join(names, ", ")));
 }
 
 std::vector<std::string> names_of(std::span<ShippedFile const> shipped) {
@@ -293,7 +287,7 @@ SystemProfile parse_system_profile(std::string_view yaml, std::string_view name)
   profile.name = s.text("name");
   profile.description = s.text("description");
   profile.device = read_device(s.section("device"));
-  profile.network = read_network(s, file);
+  profile.network = read_network(s);
   profile.price_per_device_hour = s.number_or("price_per_device_hour", 0, 0, 1e6);
   profile.mtbf_device_hours = s.number_or("mtbf_device_hours", 0, 0, any);
   for (JsonValue const& item : s.list("sources").items) {

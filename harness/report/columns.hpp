@@ -1,9 +1,12 @@
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/config/cell_text.hpp"
+#include "harness/config/knob.hpp"
 #include "harness/report/report_row.hpp"
 
 namespace shardbench {
@@ -11,22 +14,23 @@ namespace shardbench {
 /// Version of the set of columns; grows when a column changes its name or meaning.
 inline constexpr int report_schema_version = 2;
 
-enum class CellKind : std::uint8_t { text, number, flag };
-
 /// A column: its name, what it means, and how a row's cell is made. The header, the cells, the JSON keys and
 /// results/README.md all come from the tables of these.
 template <class Row>
 struct Column {
-  std::string_view group;  ///< "identity", "what", "cut", ...
-  std::string_view name;   ///< the header
-  std::string_view unit;   ///< "ms", "bytes", ... or empty
+  std::string group;  ///< "identity", "what", "cut", ...
+  std::string name;   ///< the header
+  std::string unit;   ///< "ms", "bytes", ... or empty
   CellKind kind;
-  std::string_view description;  ///< meaning or formula, one line
-  std::string (*cell)(Row const& row);
+  std::string description;  ///< meaning or formula, one line
+  std::function<std::string(Row const& row)> cell;
+  Knob const* knob = nullptr;  ///< which the column shows, if any
 };
 
 /// Every column of the summary CSV, in order.
 std::span<Column<ReportRow> const> report_columns();
+/// Of these, the ones that came after the first files were written; a file may lack them.
+std::span<Column<ReportRow> const> later_columns();
 /// Every column of the ops CSV, in order.
 std::span<Column<OpsRow> const> ops_columns();
 

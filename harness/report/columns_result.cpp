@@ -1,5 +1,11 @@
-// The columns that say what came out: groups time, rate, memory, traffic and truth; and the ops file.
-#include "harness/report/cell_text.hpp"
+// The columns that say what came out, and the ops file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "harness/config/cell_text.hpp"
 #include "harness/report/column_groups.hpp"
 
 namespace shardbench {
@@ -7,177 +13,167 @@ namespace {
 
 using Row = ReportRow;
 using cell_text::text;
-constexpr CellKind word = CellKind::text, number = CellKind::number;
 
-constexpr Column<Row> columns[] = {
-    {"time", "step_ms_p50", "ms", number, "Median step time; a step is the maximum over ranks.",
-     [](Row const& r) { return text(r.step_ms_p50); }},
-    {"time", "step_ms_p95", "ms", number, "95th percentile of the step times.",
-     [](Row const& r) { return text(r.step_ms_p95); }},
-    {"time", "step_ms_min", "ms", number, "Fastest step.", [](Row const& r) { return text(r.step_ms_min); }},
-    {"time", "step_cv_pct", "%", number, "Standard deviation of the step times over their mean.",
-     [](Row const& r) { return text(r.step_cv_pct); }},
-    {"time", "iterations", "", number, "Timed steps, none of them instrumented.",
-     [](Row const& r) { return text(r.iterations); }},
-    {"time", "instrumented_step_ms", "ms", number,
-     "Step time of the iterations that recorded spans; its excess over step_ms_p50 is their cost.",
-     [](Row const& r) { return text(r.instrumented_step_ms); }},
-    {"time", "compute_ms", "ms", number, "Union of the compute spans of a step, mean over ranks.",
-     [](Row const& r) { return text(r.compute_ms); }},
-    {"time", "exposed_comm_ms", "ms", number,
-     "Union of the communication spans minus compute: what communication really costs.",
-     [](Row const& r) { return text(r.exposed_comm_ms); }},
-    {"time", "idle_ms", "ms", number, "The rest: instrumented_step_ms - compute_ms - exposed_comm_ms.",
-     [](Row const& r) { return text(r.idle_ms); }},
-    {"time", "bubble_ms", "ms", number, "Idle time while a pipeline receive is awaited; part of idle_ms.",
-     [](Row const& r) { return text(r.bubble_ms); }},
-    {"time", "comm_ms", "ms", number, "Union of the communication spans, hidden or not.",
-     [](Row const& r) { return text(r.comm_ms); }},
-    {"time", "comm_tp_ms", "ms", number, "Union of the tensor-parallel communication spans.",
-     [](Row const& r) { return text(r.comm_axis_ms.tp); }},
-    {"time", "exposed_tp_ms", "ms", number,
-     "The tensor-parallel share of exposed_comm_ms; axes in flight together share equally.",
-     [](Row const& r) { return text(r.exposed_axis_ms.tp); }},
-    {"time", "comm_dp_ms", "ms", number, "Union of the data-parallel communication spans.",
-     [](Row const& r) { return text(r.comm_axis_ms.dp); }},
-    {"time", "exposed_dp_ms", "ms", number,
-     "The data-parallel share of exposed_comm_ms; axes in flight together share equally.",
-     [](Row const& r) { return text(r.exposed_axis_ms.dp); }},
-    {"time", "comm_pp_ms", "ms", number, "Union of the pipeline-parallel communication spans.",
-     [](Row const& r) { return text(r.comm_axis_ms.pp); }},
-    {"time", "exposed_pp_ms", "ms", number,
-     "The pipeline-parallel share of exposed_comm_ms; axes in flight together share equally.",
-     [](Row const& r) { return text(r.exposed_axis_ms.pp); }},
-    {"time", "comm_cp_ms", "ms", number, "Union of the context-parallel communication spans.",
-     [](Row const& r) { return text(r.comm_axis_ms.cp); }},
-    {"time", "exposed_cp_ms", "ms", number,
-     "The context-parallel share of exposed_comm_ms; axes in flight together share equally.",
-     [](Row const& r) { return text(r.exposed_axis_ms.cp); }},
-    {"time", "comm_ep_ms", "ms", number, "Union of the expert-parallel communication spans.",
-     [](Row const& r) { return text(r.comm_axis_ms.ep); }},
-    {"time", "exposed_ep_ms", "ms", number,
-     "The expert-parallel share of exposed_comm_ms; axes in flight together share equally.",
-     [](Row const& r) { return text(r.exposed_axis_ms.ep); }},
-    {"time", "ttft_ms", "ms", number, "Time to first token: one prefill.",
-     [](Row const& r) { return text(r.ttft_ms); }},
-    {"time", "tpot_ms", "ms", number, "Time per output token: one decode step.",
-     [](Row const& r) { return text(r.tpot_ms); }},
-    {"time", "optimizer_ms", "ms", number, "Optimizer part of compute_ms.",
-     [](Row const& r) { return text(r.optimizer_ms); }},
-    {"rate", "tokens_per_s", "1/s", number,
-     "global_batch * seq / step; decoding makes one token of each sequence: global_batch / step. The seq of a vision "
-     "transformer is its patches, that of a detector 1: images a second are samples_per_s.",
-     [](Row const& r) { return text(r.tokens_per_s); }},
-    {"rate", "tokens_per_s_per_rank", "1/s", number, "tokens_per_s / ranks.",
-     [](Row const& r) { return text(r.tokens_per_s_per_rank); }},
-    {"rate", "samples_per_s", "1/s", number, "global_batch / step: sequences, or images.",
-     [](Row const& r) { return text(r.samples_per_s); }},
-    {"rate", "model_tflops_per_rank", "TFLOP/s", number, "FLOPs of the model (no recompute) / step / ranks.",
-     [](Row const& r) { return text(r.model_tflops_per_rank); }},
-    {"rate", "hardware_tflops_per_rank", "TFLOP/s", number, "FLOPs that ran, recompute included / step / ranks.",
-     [](Row const& r) { return text(r.hardware_tflops_per_rank); }},
-    {"rate", "mfu_pct", "%", number, "model_tflops_per_rank / peak_tflops.",
-     [](Row const& r) { return text(r.mfu_pct); }},
-    {"rate", "hfu_pct", "%", number, "hardware_tflops_per_rank / peak_tflops.",
-     [](Row const& r) { return text(r.hfu_pct); }},
-    {"rate", "peak_tflops", "TFLOP/s", number, "Dense peak of the device of a rank at this precision.",
-     [](Row const& r) { return text(r.peak_tflops); }},
-    {"rate", "peak_source", "", word, "Where the peak comes from.", [](Row const& r) { return r.peak_source; }},
-    {"rate", "flops_convention", "", word,
-     "Whether causal attention is counted halved; recompute is never part of model FLOPs.",
-     [](Row const& r) { return r.flops_convention; }},
-    {"memory", "parameter_bytes", "bytes", number, "Weights of the largest rank, master copies excluded.",
-     [](Row const& r) { return text(r.parameter_bytes); }},
-    {"memory", "gradient_bytes", "bytes", number, "Gradients of the largest rank.",
-     [](Row const& r) { return text(r.gradient_bytes); }},
-    {"memory", "optimizer_bytes", "bytes", number, "Optimizer states and master weights of the largest rank.",
-     [](Row const& r) { return text(r.optimizer_bytes); }},
-    {"memory", "activation_bytes", "bytes", number, "Peak of what forward keeps for backward, on the largest rank.",
-     [](Row const& r) { return text(r.activation_bytes); }},
-    {"memory", "memory_peak_bytes", "bytes", number,
-     "Peak of everything, by liveness over the program; measured on a GPU, with what its streams and libraries keep.",
-     [](Row const& r) { return text(r.memory_peak_bytes); }},
-    {"memory", "memory_measured_bytes", "bytes", number,
-     "What it took where it ran: the arena of the largest rank; on a GPU also workspaces and NCCL's buffers.",
-     [](Row const& r) { return text(r.memory_measured_bytes); }},
-    {"traffic", "payload_bytes_tp", "bytes", number,
-     "Bytes handed to the tensor-parallel communicator by a rank in a step.",
-     [](Row const& r) { return text(r.payload_bytes.tp); }},
-    {"traffic", "payload_bytes_dp", "bytes", number,
-     "Bytes handed to the data-parallel communicator by a rank in a step.",
-     [](Row const& r) { return text(r.payload_bytes.dp); }},
-    {"traffic", "payload_bytes_pp", "bytes", number,
-     "Bytes handed to the pipeline-parallel communicator by a rank in a step.",
-     [](Row const& r) { return text(r.payload_bytes.pp); }},
-    {"traffic", "payload_bytes_cp", "bytes", number,
-     "Bytes handed to the context-parallel communicator by a rank in a step.",
-     [](Row const& r) { return text(r.payload_bytes.cp); }},
-    {"traffic", "payload_bytes_ep", "bytes", number,
-     "Bytes handed to the expert-parallel communicator by a rank in a step.",
-     [](Row const& r) { return text(r.payload_bytes.ep); }},
-    {"traffic", "wire_bytes_tp", "bytes", number,
-     "Bytes a rank sends over the tensor-parallel ring in a step: payload * 2(n-1)/n for all-reduce, else (n-1)/n, "
-     "messages as they are.",
-     [](Row const& r) { return text(r.wire_bytes.tp); }},
-    {"traffic", "wire_bytes_dp", "bytes", number,
-     "Bytes a rank sends over the data-parallel ring in a step: payload * 2(n-1)/n for all-reduce, else (n-1)/n, "
-     "messages as they are.",
-     [](Row const& r) { return text(r.wire_bytes.dp); }},
-    {"traffic", "wire_bytes_pp", "bytes", number,
-     "Bytes a rank sends over the pipeline-parallel ring in a step: payload * 2(n-1)/n for all-reduce, else (n-1)/n, "
-     "messages as they are.",
-     [](Row const& r) { return text(r.wire_bytes.pp); }},
-    {"traffic", "wire_bytes_cp", "bytes", number,
-     "Bytes a rank sends over the context-parallel ring in a step: payload * 2(n-1)/n for all-reduce, else (n-1)/n, "
-     "messages as they are.",
-     [](Row const& r) { return text(r.wire_bytes.cp); }},
-    {"traffic", "wire_bytes_ep", "bytes", number,
-     "Bytes a rank sends over the expert-parallel ring in a step: payload * 2(n-1)/n for all-reduce, else (n-1)/n, "
-     "messages as they are.",
-     [](Row const& r) { return text(r.wire_bytes.ep); }},
-    {"truth", "max_rel_error", "", number,
-     "Largest |a-b| / (|b| + rms) over loss, gradients and updated weights against the unsharded step.",
-     [](Row const& r) { return text(r.max_rel_error); }},
-    {"truth", "predicted_step_ms", "ms", number, "Step time that the simulation foretold.",
-     [](Row const& r) { return text(r.predicted_step_ms); }},
-    {"truth", "prediction_error_pct", "%", number, "100 * (predicted_step_ms - step_ms_p50) / step_ms_p50.",
-     [](Row const& r) { return text(r.prediction_error_pct); }},
+/// An axis that has columns of its own, in their order.
+struct AxisWords {
+  Lane lane;
+  std::string_view kind;  ///< of parallelism
 };
+constexpr std::array axes{AxisWords{Lane::tp, "tensor"}, AxisWords{Lane::dp, "data"}, AxisWords{Lane::pp, "pipeline"},
+                          AxisWords{Lane::cp, "context"}, AxisWords{Lane::ep, "expert"}};
 
-constexpr Column<OpsRow> ops[] = {
-    {"ops", "run_id", "", word, "The summary row that the op belongs to.", [](OpsRow const& r) { return r.run_id; }},
-    {"ops", "label", "", word, "Layer, op and phase.", [](OpsRow const& r) { return r.label; }},
-    {"ops", "kind", "", word, "gemm, attention, all_reduce, send, ...", [](OpsRow const& r) { return r.kind; }},
-    {"ops", "phase", "", word, "forward, backward, recompute, optimizer, ...", [](OpsRow const& r) { return r.phase; }},
-    {"ops", "axis", "", word, "compute, or the mesh axis the communication is billed to.",
-     [](OpsRow const& r) { return r.axis; }},
-    {"ops", "count", "", number, "Times it ran in a step on the rank that ran it most.",
-     [](OpsRow const& r) { return text(r.count); }},
-    {"ops", "bytes", "bytes", number, "Bytes of one call: payload of communication, minimal memory traffic of compute.",
-     [](OpsRow const& r) { return text(r.bytes); }},
-    {"ops", "flops", "FLOP", number, "Floating-point operations of one call.",
-     [](OpsRow const& r) { return text(r.flops); }},
-    {"ops", "p50_us", "us", number, "Median time of one call, mean over the ranks that ran it.",
-     [](OpsRow const& r) { return text(r.p50_us); }},
-    {"ops", "total_ms", "ms", number, "Time of all its calls in a step, overlap not removed; mean over all ranks.",
-     [](OpsRow const& r) { return text(r.total_ms); }},
-    {"ops", "tflops", "TFLOP/s", number, "flops / p50_us.", [](OpsRow const& r) { return text(r.tflops); }},
-    {"ops", "algbw_gb_per_s", "GB/s", number, "bytes / p50_us; GB = 1e9 bytes.",
-     [](OpsRow const& r) { return text(r.algbw_gb_per_s); }},
-    {"ops", "busbw_gb_per_s", "GB/s", number,
-     "algbw * 2(n-1)/n for all-reduce, * (n-1)/n for all-gather, reduce-scatter and all-to-all, * 1 otherwise; 0 in a "
-     "group of one.",
-     [](OpsRow const& r) { return text(r.busbw_gb_per_s); }},
-    {"ops", "predicted_us", "us", number, "Time of one call that the cost model foretold.",
-     [](OpsRow const& r) { return text(r.predicted_us); }},
-    {"ops", "prediction_error_pct", "%", number, "100 * (predicted_us - p50_us) / p50_us.",
-     [](OpsRow const& r) { return text(r.prediction_error_pct); }},
-};
+/// A column for the value that `member` has of an axis.
+Column<Row> of_axis(AxisWords axis, std::string name, std::string unit, PerAxis Row::*member, std::string description) {
+  return {"", std::move(name), std::move(unit), CellKind::number, std::move(description), [=](Row const& row) {
+            return text((row.*member)[axis.lane]);
+          }};
+}
+
+ReportColumns step_columns() {
+  return {
+      shows("step_ms_p50", &Row::step_ms_p50, "Median step time; a step is the maximum over ranks.", "ms"),
+      shows("step_ms_p95", &Row::step_ms_p95, "95th percentile of the step times.", "ms"),
+      shows("step_ms_min", &Row::step_ms_min, "Fastest step.", "ms"),
+      shows("step_cv_pct", &Row::step_cv_pct, "Standard deviation of the step times over their mean.", "%"),
+      shows("iterations", &Row::iterations, "Timed steps, none of them instrumented."),
+      shows("instrumented_step_ms", &Row::instrumented_step_ms,
+            "Step time of the iterations that recorded spans; its excess over step_ms_p50 is their cost.", "ms"),
+      shows("compute_ms", &Row::compute_ms, "Union of the compute spans of a step, mean over ranks.", "ms"),
+      shows("exposed_comm_ms", &Row::exposed_comm_ms,
+            "Union of the communication spans minus compute: what communication really costs.", "ms"),
+      shows("idle_ms", &Row::idle_ms, "The rest: instrumented_step_ms - compute_ms - exposed_comm_ms.", "ms"),
+      shows("bubble_ms", &Row::bubble_ms, "Idle time while a pipeline receive is awaited; part of idle_ms.", "ms"),
+      shows("comm_ms", &Row::comm_ms, "Union of the communication spans, hidden or not.", "ms"),
+  };
+}
 
 }  // namespace
 
-std::span<Column<ReportRow> const> result_columns() { return columns; }
+ReportColumns time_columns() {
+  ReportColumns columns = step_columns();
+  for (AxisWords const axis : axes) {
+    columns.push_back(of_axis(axis, fmt::format("comm_{}_ms", to_string(axis.lane)), "ms", &Row::comm_axis_ms,
+                              fmt::format("Union of the {}-parallel communication spans.", axis.kind)));
+    columns.push_back(of_axis(
+        axis, fmt::format("exposed_{}_ms", to_string(axis.lane)), "ms", &Row::exposed_axis_ms,
+        fmt::format("The {}-parallel share of exposed_comm_ms; axes in flight together share equally.", axis.kind)));
+  }
+  ReportColumns rest{
+      shows("ttft_ms", &Row::ttft_ms, "Time to first token: one prefill.", "ms"),
+      shows("tpot_ms", &Row::tpot_ms, "Time per output token: one decode step.", "ms"),
+      shows("optimizer_ms", &Row::optimizer_ms, "Optimizer part of compute_ms.", "ms"),
+  };
+  std::ranges::move(rest, std::back_inserter(columns));
+  return columns;
+}
 
-std::span<Column<OpsRow> const> ops_columns() { return ops; }
+ReportColumns rate_columns() {
+  return {
+      shows("tokens_per_s", &Row::tokens_per_s,
+            "global_batch * seq / step; decoding makes one token of each sequence: global_batch / step. The seq of a "
+            "vision transformer is its patches, that of a detector 1: images a second are samples_per_s.",
+            "1/s"),
+      shows("tokens_per_s_per_rank", &Row::tokens_per_s_per_rank, "tokens_per_s / ranks.", "1/s"),
+      shows("samples_per_s", &Row::samples_per_s, "global_batch / step: sequences, or images.", "1/s"),
+      shows("model_tflops_per_rank", &Row::model_tflops_per_rank, "FLOPs of the model (no recompute) / step / ranks.",
+            "TFLOP/s"),
+      shows("hardware_tflops_per_rank", &Row::hardware_tflops_per_rank,
+            "FLOPs that ran, recompute included / step / ranks.", "TFLOP/s"),
+      shows("mfu_pct", &Row::mfu_pct, "model_tflops_per_rank / peak_tflops.", "%"),
+      shows("hfu_pct", &Row::hfu_pct, "hardware_tflops_per_rank / peak_tflops.", "%"),
+      shows("peak_tflops", &Row::peak_tflops, "Dense peak of the device of a rank at this precision.", "TFLOP/s"),
+      shows("peak_source", &Row::peak_source, "Where the peak comes from."),
+      shows("flops_convention", &Row::flops_convention,
+            "Whether causal attention is counted halved; recompute is never part of model FLOPs."),
+  };
+}
+
+ReportColumns memory_columns() {
+  return {
+      shows("parameter_bytes", &Row::parameter_bytes, "Weights of the largest rank, master copies excluded.", "bytes"),
+      shows("gradient_bytes", &Row::gradient_bytes, "Gradients of the largest rank.", "bytes"),
+      shows("optimizer_bytes", &Row::optimizer_bytes, "Optimizer states and master weights of the largest rank.",
+            "bytes"),
+      shows("activation_bytes", &Row::activation_bytes, "Peak of what forward keeps for backward, on the largest rank.",
+            "bytes"),
+      shows("memory_peak_bytes", &Row::memory_peak_bytes,
+            "Peak of everything, by liveness over the program; measured on a GPU, with what its streams and libraries "
+            "keep.",
+            "bytes"),
+      shows("memory_measured_bytes", &Row::memory_measured_bytes,
+            "What it took where it ran: the arena of the largest rank; on a GPU also workspaces and NCCL's buffers.",
+            "bytes"),
+  };
+}
+
+ReportColumns traffic_columns() {
+  ReportColumns columns;
+  for (AxisWords const axis : axes)
+    columns.push_back(
+        of_axis(axis, fmt::format("payload_bytes_{}", to_string(axis.lane)), "bytes", &Row::payload_bytes,
+                fmt::format("Bytes handed to the {}-parallel communicator by a rank in a step.", axis.kind)));
+  for (AxisWords const axis : axes)
+    columns.push_back(of_axis(axis, fmt::format("wire_bytes_{}", to_string(axis.lane)), "bytes", &Row::wire_bytes,
+                              fmt::format("Bytes a rank sends over the {}-parallel ring in a step: payload * 2(n-1)/n "
+                                          "for all-reduce, else (n-1)/n, messages as they are.",
+                                          axis.kind)));
+  return columns;
+}
+
+ReportColumns truth_columns() {
+  return {
+      shows("max_rel_error", &Row::max_rel_error,
+            "Largest |a-b| / (|b| + rms) over loss, gradients and updated weights against the unsharded step."),
+      shows("predicted_step_ms", &Row::predicted_step_ms, "Step time that the simulation foretold.", "ms"),
+      shows("prediction_error_pct", &Row::prediction_error_pct,
+            "100 * (predicted_step_ms - step_ms_p50) / step_ms_p50.", "%"),
+  };
+}
+
+ReportColumns plan_columns() {
+  return {
+      shows("training_days", &Row::training_days, "Days of the whole training run, failures and stragglers included.",
+            "days"),
+      shows("device_hours", &Row::device_hours, "training_days * 24 * ranks.", "h"),
+      shows("cost_usd", &Row::cost_usd, "device_hours times the price of a device-hour.", "USD"),
+      shows("goodput_pct", &Row::goodput_pct,
+            "Share of the run's time that trains: checkpoints, lost work, restarts taken off.", "%"),
+      tells("pareto", CellKind::text, "true: no planned row is as good in time, memory and cost and better in one.",
+            [](Row const& r) { return text(r.pareto); }),
+      shows("run_command", &Row::run_command, "The command line that measures what the row foretells."),
+      shows("megatron_flags", &Row::megatron_flags, "Flags of Megatron-LM for the same cut; in brackets what differs."),
+      shows("torchtitan_flags", &Row::torchtitan_flags,
+            "Options of torchtitan for the same cut; in brackets what differs."),
+  };
+}
+
+std::span<Column<OpsRow> const> ops_columns() {
+  static auto const columns = [] {
+    std::vector<Column<OpsRow>> all{
+        shows("run_id", &OpsRow::run_id, "The summary row that the op belongs to."),
+        shows("label", &OpsRow::label, "Layer, op and phase."),
+        shows("kind", &OpsRow::kind, "gemm, attention, all_reduce, send, ..."),
+        shows("phase", &OpsRow::phase, "forward, backward, recompute, optimizer, ..."),
+        shows("axis", &OpsRow::axis, "compute, or the mesh axis the communication is billed to."),
+        shows("count", &OpsRow::count, "Times it ran in a step on the rank that ran it most."),
+        shows("bytes", &OpsRow::bytes,
+              "Bytes of one call: payload of communication, minimal memory traffic of compute.", "bytes"),
+        shows("flops", &OpsRow::flops, "Floating-point operations of one call.", "FLOP"),
+        shows("p50_us", &OpsRow::p50_us, "Median time of one call, mean over the ranks that ran it.", "us"),
+        shows("total_ms", &OpsRow::total_ms,
+              "Time of all its calls in a step, overlap not removed; mean over all ranks.", "ms"),
+        shows("tflops", &OpsRow::tflops, "flops / p50_us.", "TFLOP/s"),
+        shows("algbw_gb_per_s", &OpsRow::algbw_gb_per_s, "bytes / p50_us; GB = 1e9 bytes.", "GB/s"),
+        shows("busbw_gb_per_s", &OpsRow::busbw_gb_per_s,
+              "algbw * 2(n-1)/n for all-reduce, * (n-1)/n for all-gather, reduce-scatter and all-to-all, * 1 "
+              "otherwise; 0 in a group of one.",
+              "GB/s"),
+        shows("predicted_us", &OpsRow::predicted_us, "Time of one call that the cost model foretold.", "us"),
+        shows("prediction_error_pct", &OpsRow::prediction_error_pct, "100 * (predicted_us - p50_us) / p50_us.", "%"),
+    };
+    return in_group("ops", std::move(all));
+  }();
+  return columns;
+}
 
 }  // namespace shardbench

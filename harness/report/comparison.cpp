@@ -13,6 +13,7 @@
 #include "harness/report/column_groups.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
@@ -94,7 +95,7 @@ double positive_number(CsvTable const& table, std::size_t row, std::string const
 template <class Enum>
 void check_word(CsvTable const& table, std::size_t row, std::string_view column) {
   std::vector<std::string_view> names;
-  for (int i = 0; i < static_cast<int>(Enum::size_); ++i) names.push_back(to_string(static_cast<Enum>(i)));
+  for (Enum const value : enum_values<Enum>()) names.push_back(to_string(value));
   std::string const& cell = table.rows[row][table.column(column)];
   if (std::ranges::find(names, cell) == names.end())
     throw InputError(fmt::format("{}: row {} has {} {}; allowed: {}", table.name, row + 1, column, in_quotes(cell),
@@ -174,8 +175,7 @@ Pairs pairs_of(std::vector<Timed>& a, std::vector<Timed>& b) {
 
 std::size_t unmet(Timings const& timings) {
   std::size_t count = 0;
-  for (auto const& [key, times] : timings.by_key)
-    count += static_cast<std::size_t>(std::ranges::count_if(times, [](Timed const& t) { return !t.met; }));
+  for (auto const& [key, times] : timings.by_key) count += std::ranges::count(times, false, &Timed::met);
   return count;
 }
 

@@ -93,7 +93,7 @@ void check_header(Reader const& reader, CsvRecord const& header) {
 
 std::optional<std::size_t> CsvTable::find_column(std::string_view wanted) const {
   auto const found = std::find(header.begin(), header.end(), wanted);
-  return found == header.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - header.begin()));
+  return found == header.end() ? std::nullopt : std::optional<std::size_t>(found - header.begin());
 }
 
 std::size_t CsvTable::column(std::string_view wanted) const {
@@ -128,7 +128,7 @@ CsvTable read_csv(std::string const& path) {
   auto const size = file.tellg();
   constexpr std::streamoff largest = std::streamoff{1} << 30;
   if (size < 0 || size > largest) throw InputError(fmt::format("'{}' is no CSV file of at most 1 GiB", path));
-  std::string text(static_cast<std::size_t>(size), '\0');
+  std::string text(size, '\0');
   file.seekg(0);
   if (!file.read(text.data(), size)) throw InputError(fmt::format("cannot read '{}'", path));
   return parse_csv(text, path);

@@ -39,7 +39,7 @@ class Descriptor {
 std::size_t size_of(int file) {
   struct stat status {};
   VALIDATE(fstat(file, &status) == 0, std::strerror(errno));
-  return static_cast<std::size_t>(status.st_size);
+  return status.st_size;
 }
 
 // The start of a file, enough to hold the expected header line and a longer one's first difference.
@@ -49,7 +49,7 @@ std::string read_start(int file, std::size_t bytes) {
   while (got < bytes) {
     ssize_t const now = pread(file, text.data() + got, bytes - got, static_cast<off_t>(got));
     if (now <= 0) break;
-    got += static_cast<std::size_t>(now);
+    got += now;
   }
   text.resize(got);
   return text;

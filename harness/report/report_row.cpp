@@ -1,53 +1,29 @@
 #include "harness/report/report_row.hpp"
 
-#include <fmt/format.h>
+#include <utility>
 
-#include <cmath>
-#include <iterator>
-
-#include "harness/report/cell_text.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 
-std::string cell_text::text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  bool const whole = std::trunc(value) == value && std::abs(value) < 0x1p53;
-  return whole ? fmt::format("{}", static_cast<std::int64_t>(value)) : fmt::format("{}", value);
-}
-
 std::string_view to_string(Source source) {
-  constexpr std::string_view names[] = {"counted", "simulated", "planned", "replayed", "measured", "external"};
-  static_assert(std::size(names) == static_cast<std::size_t>(Source::size_));
-  VALIDATE(source < Source::size_, "no such source");
-  return names[static_cast<std::size_t>(source)];
+  return EnumNames<Source>{"counted", "simulated", "planned", "replayed", "measured", "external"}[source];
 }
 
 std::string_view to_string(Outcome outcome) {
-  constexpr std::string_view names[] = {"passed", "incorrect", "failed", "timeout", "skipped"};
-  static_assert(std::size(names) == static_cast<std::size_t>(Outcome::size_));
-  VALIDATE(outcome < Outcome::size_, "no such outcome");
-  return names[static_cast<std::size_t>(outcome)];
+  return EnumNames<Outcome>{"passed", "incorrect", "failed", "timeout", "skipped"}[outcome];
+}
+
+std::optional<double> const& PerAxis::operator[](Lane axis) const {
+  VALIDATE(axis != Lane::compute, "only communication axes have per-axis columns");
+  constexpr EnumArray<Lane, std::optional<double> PerAxis::*> members{
+      {nullptr, &PerAxis::tp, &PerAxis::cp, &PerAxis::dp, &PerAxis::pp, &PerAxis::ep}};
+  return this->*members[axis];
 }
 
 std::optional<double>& PerAxis::operator[](Lane axis) {
-  switch (axis) {
-    case Lane::tp:
-      return tp;
-    case Lane::cp:
-      return cp;
-    case Lane::dp:
-      return dp;
-    case Lane::pp:
-      return pp;
-    case Lane::ep:
-      return ep;
-    case Lane::compute:
-    case Lane::size_:
-      break;
-  }
-  throw_error(__FILE__, __LINE__, "only communication axes have per-axis columns");
+  return const_cast<std::optional<double>&>(std::as_const(*this)[axis]);
 }
 
 void set_step_times(ReportRow& row, Summary const& steps_ms) {
@@ -66,14 +42,13 @@ void set_breakdown(ReportRow& row, Breakdown const& breakdown) {
   row.bubble_ms = breakdown.bubble_ms;
   row.comm_ms = breakdown.comm_ms;
   Cut const& cut = row.experiment.cut;
-  struct Axis {
-    Lane lane;
-    std::int64_t ranks;
-  };
-  for (auto const [lane, ranks] : {Axis{Lane::tp, cut.tp}, Axis{Lane::cp, cut.cp}, Axis{Lane::dp, cut.dp},
-                                   Axis{Lane::pp, cut.pp}, Axis{Lane::ep, cut.ep}}) {
-    auto const i = static_cast<std::size_t>(lane);
-    if (ranks <= 1 && breakdown.comm_axis_ms[i] == 0) continue;
+  for (auto const& [lane, axis] : {std::pair{Lane::tp, Axis::tp},
+                                   {Lane::cp, Axis::cp},
+                                   {Lane::dp, Axis::dp},
+                                   {Lane::pp, Axis::pp},
+                                   {Lane::ep, Axis::ep}}) {
+    auto const i = static_cast<int>(lane);
+    if (cut.degree(axis) <= 1 && breakdown.comm_axis_ms[i] == 0) continue;
     row.comm_axis_ms[lane] = breakdown.comm_axis_ms[i];
     row.exposed_axis_ms[lane] = breakdown.exposed_axis_ms[i];
   }

@@ -24,6 +24,7 @@ struct PerAxis {
   std::optional<double> tp, dp, pp, cp, ep;
   /// The value of a communication lane. Throws Error for Lane::compute.
   std::optional<double>& operator[](Lane axis);
+  std::optional<double> const& operator[](Lane axis) const;
 };
 
 /// One row of the report. Empty = not measured, never 0. Columns, units and formulas: report_columns().

@@ -8,7 +8,7 @@
 
 namespace shardbench {
 
-DeviceMesh::DeviceMesh(std::vector<Axis> axes) : axes_(std::move(axes)) {
+DeviceMesh::DeviceMesh(std::vector<NamedAxis> axes) : axes_(std::move(axes)) {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     VALIDATE(axes_[i].size >= 1,
              fmt::format("mesh axis '{}' has size {} (must be >= 1)", axes_[i].name, axes_[i].size));
@@ -24,9 +24,9 @@ std::int64_t DeviceMesh::num_ranks() const {
 }
 
 std::size_t DeviceMesh::index_of(std::string_view axis) const {
-  auto const it = std::ranges::find(axes_, axis, &Axis::name);
+  auto const it = std::ranges::find(axes_, axis, &NamedAxis::name);
   VALIDATE(it != axes_.end(), fmt::format("mesh has no axis '{}'", axis));
-  return static_cast<std::size_t>(it - axes_.begin());
+  return it - axes_.begin();
 }
 
 std::vector<std::int64_t> DeviceMesh::coordinate_of(std::int64_t rank) const {

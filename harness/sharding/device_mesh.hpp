@@ -9,13 +9,13 @@ namespace shardbench {
 /// Ranks on a grid with named axes, the first axis varying fastest (design: tp, cp, dp, pp).
 class DeviceMesh {
  public:
-  struct Axis {
+  struct NamedAxis {
     std::string name;
     std::int64_t size = 1;
   };
   /// Throws Error when an axis is smaller than 1 or a name repeats.
-  explicit DeviceMesh(std::vector<Axis> axes);
-  std::vector<Axis> const& axes() const { return axes_; }
+  explicit DeviceMesh(std::vector<NamedAxis> axes);
+  std::vector<NamedAxis> const& axes() const { return axes_; }
   std::int64_t num_ranks() const;
   std::size_t index_of(std::string_view axis) const;
   std::int64_t size_of(std::string_view axis) const { return axes_[index_of(axis)].size; }
@@ -26,7 +26,7 @@ class DeviceMesh {
   std::vector<std::int64_t> group_of(std::int64_t rank, std::vector<std::string> const& axes) const;
 
  private:
-  std::vector<Axis> axes_;
+  std::vector<NamedAxis> axes_;
 };
 
 }  // namespace shardbench

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/config/experiment.hpp"
-#include "harness/sharding/axis.hpp"
+#include "harness/config/axis.hpp"
 #include "kernels/core/index.hpp"
 
 namespace shardbench {

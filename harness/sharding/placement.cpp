@@ -17,14 +17,9 @@ std::vector<std::string> words_of(std::string const& text) {
   if (open == text.npos) return {text};
   if (text.empty() || text.back() != ')') return {};
   std::vector<std::string> words{text.substr(0, open)};
-  std::string const inside = text.substr(open + 1, text.size() - open - 2);
-  std::size_t start = 0;
-  for (;;) {
-    auto const comma = inside.find(',', start);
-    words.push_back(inside.substr(start, comma == inside.npos ? inside.npos : comma - start));
-    if (comma == inside.npos) return words;
-    start = comma + 1;
-  }
+  for (std::string& word : split_at(text.substr(open + 1, text.size() - open - 2), ','))
+    words.push_back(std::move(word));
+  return words;
 }
 
 bool read_integer(std::string const& text, std::int64_t& value) {
@@ -83,7 +78,7 @@ Placement parse_placement(std::string const& text) {
 std::string_view to_string(Transition transition) {
   constexpr std::string_view names[] = {"none",       "all_reduce",  "reduce_scatter", "all_gather",
                                         "all_to_all", "local_slice", "partial_sync",   "private_copy"};
-  return names[static_cast<std::size_t>(transition)];
+  return names[static_cast<int>(transition)];
 }
 
 Transition transition_between(Placement const& from, Placement const& to) {

@@ -4,18 +4,12 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <sstream>
 
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
-
-std::string_view to_string(Axis axis) {
-  constexpr std::array<std::string_view, axis_count> names{"tp", "cp", "dp", "pp", "ep"};
-  return names[static_cast<std::size_t>(axis)];
-}
 
 Placement Strategy::weight(std::string_view role) const {
   auto const it = weights.find(std::string(role));
@@ -133,8 +127,8 @@ Strategy parse_strategy(std::string_view yaml, std::string_view name) {
   return s;
 }
 
-Strategy strategy_of(ModelConfig const& model, Cut const& cut) {
-  return cut.strategy.empty() ? megatron_strategy(model, cut) : read_strategy(cut.strategy);
+Strategy strategy_of(Experiment const& e) {
+  return e.strategy.empty() ? megatron_strategy(e.model, e.cut) : read_strategy(e.strategy);
 }
 
 Strategy read_strategy(std::string const& path) {

@@ -4,8 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/config/cut.hpp"
-#include "harness/sharding/axis.hpp"
+#include "harness/config/experiment.hpp"
 #include "harness/sharding/placement.hpp"
 
 namespace shardbench {
@@ -23,8 +22,8 @@ struct Strategy {
 /// configured.
 Strategy megatron_strategy(ModelConfig const& model, Cut const& cut);
 
-/// The strategy that a configuration asks for: its file, or Megatron's cut.
-Strategy strategy_of(ModelConfig const& model, Cut const& cut);
+/// The strategy that an experiment asks for: its file, or Megatron's cut.
+Strategy strategy_of(Experiment const& experiment);
 
 /// Reads a strategy file. Throws InputError naming file, key and what is allowed.
 Strategy read_strategy(std::string const& path);
@@ -36,15 +35,5 @@ struct WeightRole {
   std::string_view what;
 };
 std::vector<WeightRole> const& weight_roles();
-
-/// One row of `shardbench strategies`.
-struct StrategyInfo {
-  std::string_view name;
-  std::string_view flag;
-  std::string_view what;
-  std::string_view source;
-  std::string_view state;  ///< "runs" (with parity), "counted" (described and simulated only) or "not yet"
-};
-std::vector<StrategyInfo> const& strategy_catalog();
 
 }  // namespace shardbench

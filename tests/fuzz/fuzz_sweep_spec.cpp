@@ -7,8 +7,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   fuzz::try_read(data, size, [](std::string_view text) {
     SweepSpec const spec = parse_sweep_spec(text, "spec.yaml");
     std::size_t points = 1;
-    for (auto const& [flag, values] : spec.axes.axes) points *= values.size();
-    if (points <= 64) fuzz::require(expand(spec.base, spec.axes).size() == points, "the sweep is the cross product");
+    for (auto const& [flag, values] : spec.lists.of) points *= values.size();
+    if (points <= 64) fuzz::require(expand(spec.base, spec.lists).size() == points, "the sweep is the cross product");
   });
   return 0;
 }

@@ -10,6 +10,8 @@
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/knob.hpp"
+#include "harness/report/text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -22,6 +24,10 @@ bool takes(CommandInfo const& command, std::string_view field) {
   return std::ranges::any_of(command.fields, [&](std::string_view f) { return f == "*" || f == field; });
 }
 
+bool takes_option(CommandInfo const& command, OptionInfo const& option) {
+  return std::ranges::find(command.options, option.key()) != command.options.end();
+}
+
 /// Declares the command's flags; CLI11 collects their text, set_field and the command give it meaning.
 class Declaration {
  public:
@@ -30,10 +36,10 @@ class Declaration {
     sub_->allow_extras();
     if (command.hidden) sub_->group("");
     if (!command.example.empty()) sub_->footer(fmt::format("Example:\n  {}", command.example));
-    for (FieldInfo const& field : experiment_fields())
-      if (takes(command, field.flag)) add(field.flag, field.allowed, field.help, field.is_switch, experiment_group);
+    for (Knob const& knob : knobs())
+      if (takes(command, knob.flag)) add(knob.flag, knob.allowed, knob.help, knob.is_switch(), experiment_group);
     for (OptionInfo const& option : option_table())
-      if (std::ranges::find(command.options, option.id.empty() ? option.name : option.id) != command.options.end())
+      if (takes_option(command, option))
         add(option.name, option.allowed, option.help, option.is_switch, "Options", option.takes_several);
     for (std::string_view const file : command.files)
       sub_->add_option(std::string(file), files_.emplace_back(), "")->required()->type_name("FILE");
@@ -123,13 +129,11 @@ class Declaration {
   /// The commands that take the flag.
   static std::string commands_with(std::string const& flag) {
     std::string text;
-    bool const field = std::ranges::any_of(experiment_fields(), [&](FieldInfo const& f) { return f.flag == flag; });
+    bool const knob = std::ranges::find(knobs(), flag, &Knob::flag) != knobs().end();
     for (CommandInfo const& command : command_table()) {
-      bool const option = std::ranges::any_of(option_table(), [&](OptionInfo const& o) {
-        return o.name == flag &&
-               std::ranges::find(command.options, o.id.empty() ? o.name : o.id) != command.options.end();
-      });
-      if (!command.hidden && ((field && takes(command, flag)) || option))
+      bool const option = std::ranges::any_of(
+          option_table(), [&](OptionInfo const& o) { return o.name == flag && takes_option(command, o); });
+      if (!command.hidden && ((knob && takes(command, flag)) || option))
         text += fmt::format("{}{}", text.empty() ? "" : ", ", command.name);
     }
     return text;
@@ -140,11 +144,6 @@ class Declaration {
   std::list<std::string> files_;
   std::vector<std::string> names_, switches_, repeatable_;
 };
-
-std::string one_line(std::string text) {
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
 
 }  // namespace
 

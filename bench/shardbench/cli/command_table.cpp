@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "bench/shardbench/cli/commands.hpp"
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/knob.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -64,112 +64,87 @@ namespace {
 
 /// What says which step it is: all but what only an execution knows.
 std::vector<std::string_view> step_fields() {
-  constexpr std::array<std::string_view, 14> of_runs{
-      "device", "attention",          "nccl-algo", "nccl-proto",     "nccl-channels", "share-gpu", "cuda-graph",
-      "check",  "verify-collectives", "warmup",    "max-iterations", "max-seconds",   "target-ci", "seed"};
   std::vector<std::string_view> flags;
-  for (FieldInfo const& field : experiment_fields())
-    if (std::ranges::find(of_runs, field.flag) == of_runs.end()) flags.push_back(field.flag);
+  for (Knob const& knob : knobs())
+    if (!knob.only_runs) flags.push_back(knob.flag);
   return flags;
 }
 
 using CommandTable = std::vector<CommandInfo>;
 
-CommandTable listing_commands() {
+CommandTable asking_commands() {
   return {
-      {"models", "the models that ship: sizes and parameters", "shardbench models", {}, {}, {}, models_command},
-      {"systems", "the machines and software stacks that ship", "shardbench systems", {}, {}, {}, systems_command},
-      {"strategies",
-       "every parallel axis and knob, with its flag and its source",
-       "shardbench strategies",
-       {},
-       {},
-       {},
+      {"models", "the models that ship: sizes and parameters", "shardbench models", models_command},
+      {"systems", "the machines and software stacks that ship", "shardbench systems", systems_command},
+      {"strategies", "every parallel axis and knob, with its flag and its source", "shardbench strategies",
        strategies_command},
       {"describe",
        "parameters, FLOPs, bytes on each axis and memory of one configuration; no hardware",
        "shardbench describe --model llama3.1-8b --tp 8 --dp 4 --seq 4096 --global-batch 32",
+       describe_command,
        step_fields(),
-       {"out", "json"},
-       {},
-       describe_command},
-  };
-}
-
-CommandTable running_commands() {
-  return {
+       {"out", "json"}},
       {"run",
        "one configuration, measured; --ranks starts MPI, under mpirun or srun it joins what is there",
        "shardbench run --model gpt2 --layers 4 --seq 128 --tp 2 --ranks 2 --check --out run.csv",
+       run_command,
        {"*"},
-       {"out", "json", "trace", "mpirun-arg", "source", "system", "stack"},
-       {},
-       run_command},
+       {"out", "json", "trace", "mpirun-arg", "source", "system", "stack"}},
       {"sweep",
        "many configurations: comma lists on any flag, or --spec",
        "shardbench sweep --model gpt2 --layers 4 --seq 128 --global-batch 8 --dp 1,2,4 --tp 1,2,4 --pp 1,2,4 --ranks 4 "
        "--check --out sweep.csv",
+       sweep_command,
        {"*"},
-       {"out", "json", "spec", "resume", "timeout", "mpirun-arg", "source", "system", "stack"},
-       {},
-       sweep_command},
-  };
-}
-
-CommandTable predicting_commands() {
-  return {
+       {"out", "json", "spec", "resume", "timeout", "mpirun-arg", "source", "system", "stack"}},
       {"simulate",
        "the step of one configuration on a system, predicted, and where its time goes",
        "shardbench simulate --model llama3.1-405b --tp 8 --pp 16 --dp 128 --seq 8192 --global-batch 2048 --precision "
        "bf16 --sequence-parallel --zero 1 --recompute full --recompute-layers 2 --system h100-sxm --stack te-2025",
+       simulate_command,
        step_fields(),
-       {"system", "stack", "out", "json", "trace"},
-       {},
-       simulate_command},
+       {"system", "stack", "out", "json", "trace"}},
       {"plan",
        "the best configuration of a model on so many devices, and why",
        "shardbench plan --model llama3.1-70b --system h100-sxm --gpus 256 --global-batch 512 --seq 8192 --tokens 15T",
+       plan_command,
        {"model", "layers", "seq", "context", "global-batch", "precision", "gradient-dtype", "scope", "bucket-mb"},
        {"system",          "stack",    "gpus",   "objective", "fix",   "exclude",    "top",        "max-memory",
         "tokens",          "deadline", "ttft",   "tpot",      "price", "mtbf-hours", "stragglers", "checkpoint-seconds",
-        "restart-seconds", "what-if",  "pareto", "out",       "json"},
-       {},
-       plan_command},
-      {"schedule",
-       "the table of a pipeline schedule, its bubble and its activation peak",
-       "shardbench schedule --schedule 1f1b --pp 4 --microbatches 8",
-       {"schedule", "pp", "vpp"},
-       {"microbatches"},
-       {},
-       schedule_command},
+        "restart-seconds", "what-if",  "pareto", "out",       "json"}},
   };
 }
 
-CommandTable reading_commands() {
+CommandTable other_commands() {
   return {
+      {"schedule",
+       "the table of a pipeline schedule, its bubble and its activation peak",
+       "shardbench schedule --schedule 1f1b --pp 4 --microbatches 8",
+       schedule_command,
+       {"schedule", "pp", "vpp"},
+       {"microbatches"}},
       {"compare",
        "step times of the configurations that two files share",
        "shardbench compare before.csv after.csv",
+       compare_command,
        {},
        {},
-       {"A.csv", "B.csv"},
-       compare_command},
+       {"A.csv", "B.csv"}},
       {"calibrate",
        "measures this machine (products, kernels, collectives) and writes its profile; or reads nccl-tests logs and "
        "topology matrices",
        "shardbench calibrate --ranks 2 --out this.yaml\n  shardbench calibrate --nccl-log all_reduce.log --link 450",
+       calibrate_command,
        {"ranks", "device", "precision"},
-       {"profile-out", "nccl-log", "topo", "link", "system", "mpirun-arg"},
-       {},
-       calibrate_command},
-      {"doctor", "what this machine has, and what is missing", "shardbench doctor", {}, {}, {}, doctor_command},
+       {"profile-out", "nccl-log", "topo", "link", "system", "mpirun-arg"}},
+      {"doctor", "what this machine has, and what is missing", "shardbench doctor", doctor_command},
       {"worker",
        "runs a list of points for `sweep`",
        "",
+       worker_command,
        {},
        {"points", "out", "json", "source", "system", "stack"},
        {},
-       worker_command,
        true},
   };
 }
@@ -178,9 +153,8 @@ CommandTable reading_commands() {
 
 std::span<CommandInfo const> command_table() {
   static CommandTable const table = [] {
-    CommandTable all;
-    for (auto const part : {listing_commands, running_commands, predicting_commands, reading_commands})
-      std::ranges::move(part(), std::back_inserter(all));
+    CommandTable all = asking_commands();
+    std::ranges::move(other_commands(), std::back_inserter(all));
     return all;
   }();
   return table;

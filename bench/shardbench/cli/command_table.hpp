@@ -32,15 +32,17 @@ struct OptionInfo {
   bool is_switch = false;
   bool takes_several = false;  ///< values up to the next flag, kept in Arguments::lists
   std::string_view id = {};    ///< how commands name it where another option has its name
+
+  std::string_view key() const { return id.empty() ? name : id; }
 };
 
 /// A command of the program.
 struct CommandInfo {
   std::string_view name, summary, example;
-  std::vector<std::string_view> fields;   ///< experiment flags it takes; "*" for all
-  std::vector<std::string_view> options;  ///< of option_table()
-  std::vector<std::string_view> files;    ///< names of its positional arguments, all needed
   int (*run)(Arguments const& arguments);
+  std::vector<std::string_view> fields = {};   ///< flags of knobs that it takes; "*" for all
+  std::vector<std::string_view> options = {};  ///< of option_table()
+  std::vector<std::string_view> files = {};    ///< names of its positional arguments, all needed
   bool hidden = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "harness/config/knob.hpp"
 #include "harness/sharding/strategy.hpp"
 #include "kernels/core/error.hpp"
 
@@ -14,7 +15,7 @@ Experiment resolved_experiment(Arguments const& arguments) {
   for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
   resolve(e);
   // Here, where one process speaks: the ranks of a job would each refuse it in their own words.
-  if (!e.cut.strategy.empty()) static_cast<void>(read_strategy(e.cut.strategy));
+  if (!e.strategy.empty()) static_cast<void>(read_strategy(e.strategy));
   return e;
 }
 
@@ -29,11 +30,10 @@ void print_warnings(Experiment const& experiment) {
 }
 
 void refuse_flags_of_runs(Experiment const& experiment) {
-  for (char const* const flag :
-       {"check", "verify-collectives", "cuda-graph", "share-gpu", "nccl-algo", "nccl-proto", "nccl-channels"})
-    if (experiment.given.contains(flag))
-      throw InputError(fmt::format("--{}: {} given; not with --source replayed, whose ranks never run together", flag,
-                                   field_text(experiment, flag)));
+  for (Knob const& knob : knobs())
+    if (knob.together && experiment.given.contains(knob.flag))
+      throw InputError(fmt::format("--{}: {} given; not with --source replayed, whose ranks never run together",
+                                   knob.flag, knob.get(experiment)));
 }
 
 }  // namespace shardbench

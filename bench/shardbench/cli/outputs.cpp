@@ -61,6 +61,13 @@ void check_text_file(std::string const& flag, std::string const& path, std::stri
   if (!exists) unlink(path.c_str());
 }
 
+void write_text_file(std::string const& path, std::string const& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  VALIDATE(file, fmt::format("{} cannot be written", path));
+}
+
 void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops) {
   if (path.empty()) return;
   // The summary row comes last: whoever sees it finds its operations.

@@ -16,6 +16,9 @@ void check_outputs(std::string const& path);
 /// about to go to (`out` and its operations).
 void check_text_file(std::string const& flag, std::string const& path, std::string const& out = {});
 
+/// Makes or overwrites the file. Throws Error when it is not written whole.
+void write_text_file(std::string const& path, std::string const& text);
+
 /// Appends the rows of operations, then the row; an empty path is no file.
 void append_result(std::string const& path, ReportRow const& row, std::vector<OpsRow> const& ops);
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "bench/shardbench/cli/outputs.hpp"
 #include "harness/calibrate/collective_fit.hpp"
 #include "harness/calibrate/nccl_review.hpp"
@@ -106,10 +104,7 @@ class LoggedSystem {
   void write() const {
     if (path_.empty()) return;
     if (taken_ == 0) throw InputError("--out: no log supports a fit, nothing is written");
-    std::ofstream file(path_, std::ios::binary);
-    file << profile_yaml(profile_);
-    file.close();
-    VALIDATE(file, fmt::format("{} cannot be written", path_));
+    write_text_file(path_, profile_yaml(profile_));
     fmt::print("{}: {} curve{} written\n", path_, taken_, taken_ == 1 ? "" : "s");
   }
 

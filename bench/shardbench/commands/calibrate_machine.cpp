@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <utility>
 
 #include "bench/shardbench/cli/outputs.hpp"
@@ -113,10 +112,7 @@ int calibrate_here(Arguments const& arguments, Experiment const& e, Dtype precis
   CalibratedProfile const c = make_profile(m, profile_name(path));
   std::string const yaml = profile_yaml(c.profile);
   static_cast<void>(parse_system_profile(yaml, path));
-  std::ofstream file(path, std::ios::binary);
-  file << yaml;
-  file.close();
-  VALIDATE(file, fmt::format("{} cannot be written", path));
+  write_text_file(path, yaml);
   std::chrono::duration<double> const took = std::chrono::steady_clock::now() - start;
   print_profile(c, m, took.count());
   return 0;

@@ -40,12 +40,9 @@ void print_model(Description const& d) {
   std::string const rotation = m.rope_text();
   fmt::print("{}{}\n", rotation.empty() ? "" : "; ", rotation);
   print_images(e);
-  fmt::print(
-      "cut: {} ranks = dp {} x tp {} x pp {} x cp {}, ep {}, zero {}, {}; {} microbatches of {} x {}, global "
-      "batch {}, {}\n",
-      e.ranks, e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp, e.cut.ep, e.cut.zero_stage, to_string(e.cut.schedule),
-      e.microbatches(), e.micro_batch, m.yolo ? "1 image" : fmt::format("{} tokens", e.seq), e.global_batch,
-      to_string(e.precision));
+  fmt::print("cut: {}, ep {}, zero {}, {}; {} microbatches of {} x {}, global batch {}, {}\n", ranks_text(e.cut),
+             e.cut.ep, e.cut.zero_stage, to_string(e.cut.schedule), e.microbatches(), e.micro_batch,
+             m.yolo ? "1 image" : fmt::format("{} tokens", e.seq), e.global_batch, to_string(e.precision));
 }
 
 void print_parameters(Description const& d) {

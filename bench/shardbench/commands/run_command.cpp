@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-
 #include "bench/shardbench/cli/commands.hpp"
 #include "bench/shardbench/cli/experiment_of.hpp"
 #include "bench/shardbench/cli/outputs.hpp"
@@ -32,9 +30,8 @@ void print_times(ReportRow const& r) {
       *r.compute_ms, *r.exposed_comm_ms, *r.idle_ms, *r.bubble_ms, *r.instrumented_step_ms);
 }
 
-void print_axes(ReportRow row) {
-  constexpr std::array lanes{Lane::tp, Lane::dp, Lane::pp, Lane::cp, Lane::ep};
-  for (Lane const lane : lanes) {
+void print_axes(ReportRow const& row) {
+  for (Lane const lane : {Lane::tp, Lane::dp, Lane::pp, Lane::cp, Lane::ep}) {
     if (!row.comm_axis_ms[lane]) continue;
     fmt::print("  {:<8}communication {:.3f} ms, exposed {:.3f} ms", to_string(lane), *row.comm_axis_ms[lane],
                row.exposed_axis_ms[lane].value_or(0));
@@ -43,11 +40,18 @@ void print_axes(ReportRow row) {
   }
 }
 
-void print_result(ReportRow const& r) {
-  Experiment const& e = r.experiment;
-  fmt::print("{}: {} layers, seq {}, {} rank{} = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
-             e.model.layers, e.seq, e.ranks, e.ranks == 1 ? "" : "s", e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp,
+void print_step(Experiment const& e) {
+  fmt::print("{}: {} layers, seq {}, {}, {} microbatches, {}\n", e.model_name, e.model.layers, e.seq, ranks_text(e.cut),
              e.microbatches(), to_string(e.precision));
+}
+
+void print_end(ReportRow const& r) {
+  if (!r.reason.empty()) fmt::print("note      {}\n", r.reason);
+  fmt::print("again     {}\n", r.command);
+}
+
+void print_result(ReportRow const& r) {
+  print_step(r.experiment);
   fmt::print("on        {}{}, {}\n", r.device,
              r.ranks_per_core ? fmt::format(" ({:g} ranks a core)", *r.ranks_per_core) : "", r.versions);
   print_times(r);
@@ -58,21 +62,28 @@ void print_result(ReportRow const& r) {
   if (r.max_rel_error)
     fmt::print("check     {}: max_rel_error {:.3g} against the unsharded step\n", to_string(r.outcome),
                *r.max_rel_error);
-  if (!r.reason.empty()) fmt::print("note      {}\n", r.reason);
-  fmt::print("again     {}\n", r.command);
+  print_end(r);
 }
 
 void print_replay(ReportRow const& r) {
-  Experiment const& e = r.experiment;
-  fmt::print("{}: {} layers, seq {}, {} ranks = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
-             e.model.layers, e.seq, e.ranks, e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp, e.microbatches(),
-             to_string(e.precision));
+  print_step(r.experiment);
   fmt::print("replayed  compute of one rank a stage measured on {}, communication of {} told\n", r.device, r.system);
   fmt::print("step      {:.3f} ms: compute {:.3f} + exposed communication {:.3f} + idle {:.3f} (bubble {:.3f})\n",
              *r.step_ms_p50, *r.compute_ms, *r.exposed_comm_ms, *r.idle_ms, *r.bubble_ms);
   print_axes(r);
-  if (!r.reason.empty()) fmt::print("note      {}\n", r.reason);
-  fmt::print("again     {}\n", r.command);
+  print_end(r);
+}
+
+int exit_code(PointResult const& result) { return result.row.outcome == Outcome::passed ? 0 : 1; }
+
+/// Into the files, and to standard output as JSON or by `print`.
+void tell(Arguments const& arguments, PointResult const& result, void (*print)(ReportRow const&)) {
+  append_result(arguments.option("out"), result.row, result.ops);
+  if (arguments.has("json"))
+    fmt::print("{}\n", to_json(std::span(&result.row, 1)));
+  else
+    print(result.row);
+  std::fflush(stdout);
 }
 
 /// What rank 0 leaves behind. Collective only for the trace.
@@ -82,15 +93,8 @@ int report(Job& job, Arguments const& arguments, PointResult const& result) {
     std::vector<std::string> const events = job.gather(result.trace_events);
     if (job.first()) write_trace(trace, events);
   }
-  if (job.first()) {
-    append_result(arguments.option("out"), result.row, result.ops);
-    if (arguments.has("json"))
-      fmt::print("{}\n", to_json(std::span(&result.row, 1)));
-    else
-      print_result(result.row);
-    std::fflush(stdout);
-  }
-  return result.row.outcome == Outcome::passed ? 0 : 1;
+  if (job.first()) tell(arguments, result, print_result);
+  return exit_code(result);
 }
 
 /// The first rank says so before any other ends: a launcher that sees one rank end ends the others.
@@ -130,12 +134,8 @@ int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions c
   print_warnings(e);
   try {
     PointResult const result = replay_point(job, e, options);
-    append_result(arguments.option("out"), result.row, result.ops);
-    if (arguments.has("json"))
-      fmt::print("{}\n", to_json(std::span(&result.row, 1)));
-    else
-      print_replay(result.row);
-    return result.row.outcome == Outcome::passed ? 0 : 1;
+    tell(arguments, result, print_replay);
+    return exit_code(result);
   } catch (OutOfMemory const& error) {
     throw InputError(error.what());
   }

@@ -105,8 +105,7 @@ class Sweep {
     std::int64_t const size = job.world().size();
     for (SweepPoint& point : points_)
       if (point.skipped.empty() && point.experiment.ranks != size)
-        point.skipped = fmt::format("uses {}, the launcher started {}",
-                                    counted(static_cast<std::size_t>(point.experiment.ranks), "rank"), size);
+        point.skipped = fmt::format("uses {}, the launcher started {}", counted(point.experiment.ranks, "rank"), size);
     share_done_before(job);
     std::vector<std::size_t> const runnable = start(job.first());
     if (job.first()) announce(runnable.size());

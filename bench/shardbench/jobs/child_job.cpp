@@ -40,10 +40,7 @@ std::array<int, 2> make_pipe() {
 /// The line that tells most: the program's own, else mpirun's about its arguments or a signal, else the last.
 std::string telling_line(std::string const& text) {
   std::string last, own, mpirun, signal;
-  for (std::size_t start = 0; start < text.size();) {
-    std::size_t const end = std::min(text.find('\n', start), text.size());
-    std::string const line = text.substr(start, end - start);
-    start = end + 1;
+  for (std::string const& line : split_at(text, '\n')) {
     if (line.find_first_not_of(" -*\t") == line.npos) continue;
     last = line;
     if (line.starts_with("shardbench: ") && own.empty()) own = line.substr(12);
@@ -96,7 +93,7 @@ void ChildJob::read_from(int& fd, std::string& text) {
   char buffer[4096];
   ssize_t const count = read(fd, buffer, sizeof buffer);
   if (count > 0) {
-    text.append(buffer, static_cast<std::size_t>(count));
+    text.append(buffer, count);
   } else if (count == 0 || errno != EINTR) {
     close(fd);
     fd = -1;

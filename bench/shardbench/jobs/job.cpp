@@ -67,7 +67,7 @@ GpuChoice Job::choose(DeviceKind kind, bool share) {
     for (std::string gpu; std::getline(lines, gpu);) place.gpus.push_back(gpu);
     places.push_back(std::move(place));
   }
-  return choose_gpu(places, static_cast<std::size_t>(world_->rank()), share);
+  return choose_gpu(places, world_->rank(), share);
 }
 
 void Job::set_nccl(Setup const& next) {

@@ -20,7 +20,7 @@ std::string own_path() {
   char path[PATH_MAX] = "";
   auto const length = readlink("/proc/self/exe", path, sizeof path - 1);
   VALIDATE(length > 0, "the path of this program cannot be read (/proc/self/exe)");
-  return std::string(path, static_cast<std::size_t>(length));
+  return std::string(path, length);
 }
 
 std::string find_program(std::string const& name) {

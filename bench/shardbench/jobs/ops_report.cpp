@@ -27,11 +27,10 @@ CommCall call_of(OpKind kind) {
 }
 
 /// Ranks of the group that a label's communication runs in; 0 for compute.
-std::int64_t group_size(StepProgram const& program, std::size_t label) {
+std::int64_t group_size(StepProgram const& program, Id<OpLabel> label) {
   for (Segment const& segment : program.segments)
     for (Op const& op : segment.ops)
-      if (op.group >= 0 && op.label >= 0 && static_cast<std::size_t>(op.label) == label)
-        return static_cast<std::int64_t>(program.groups[static_cast<std::size_t>(op.group)].members.size());
+      if (op.group.valid() && op.label == label) return std::ssize(program.groups[op.group].members);
   return 0;
 }
 
@@ -72,7 +71,7 @@ std::vector<OpsSample> ops_samples(StepProgram const& program, Measurement const
     s.kind = transfer ? "send, receive" : std::string(to_string(label.kind));
     s.axis = transfer || is_communication(label.kind) ? std::string(to_string(label.axis)) : "compute";
     s.op = label.kind;
-    s.group_ranks = transfer ? 2 : group_size(program, time.label);
+    s.group_ranks = transfer ? 2 : group_size(program, Id<OpLabel>(time.label));
     s.count = time.count;
     s.bytes = counted.bytes / calls, s.flops = counted.flops / calls;
     s.p50_us = time.p50_us, s.total_ms = time.total_ms;
@@ -92,7 +91,7 @@ std::vector<OpsSample> merge_ranks(std::vector<std::vector<OpsSample>> const& ra
         holders.push_back(1);
         continue;
       }
-      holders[static_cast<std::size_t>(found - sums.begin())] += 1;
+      holders[found - sums.begin()] += 1;
       found->count = std::max(found->count, s.count);
       found->bytes += s.bytes, found->flops += s.flops, found->p50_us += s.p50_us, found->total_ms += s.total_ms;
       found->group_ranks = std::max(found->group_ranks, s.group_ranks);

@@ -6,22 +6,14 @@
 #include <charconv>
 #include <vector>
 
+#include "harness/config/field_text.hpp"
 #include "harness/report/text.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
 
 constexpr std::string_view begins = "@point-begins", ends = "@point-ends";
-
-std::vector<std::string> cells_of(std::string const& line) {
-  std::vector<std::string> cells;
-  for (std::size_t start = 0; start <= line.size();) {
-    std::size_t const end = std::min(line.find('\t', start), line.size());
-    cells.push_back(line.substr(start, end - start));
-    start = end + 1;
-  }
-  return cells;
-}
 
 std::string cell_of(std::optional<double> value) { return value ? fmt::format("{}", *value) : std::string(); }
 
@@ -38,8 +30,8 @@ std::string without_tabs(std::string text) {
 }
 
 std::optional<Outcome> outcome_named(std::string const& name) {
-  for (int i = 0; i < static_cast<int>(Outcome::size_); ++i)
-    if (to_string(static_cast<Outcome>(i)) == name) return static_cast<Outcome>(i);
+  for (Outcome const outcome : enum_values<Outcome>())
+    if (to_string(outcome) == name) return outcome;
   return std::nullopt;
 }
 
@@ -61,14 +53,14 @@ std::string to_line(WorkerMessage const& m) {
 }
 
 std::optional<WorkerMessage> parse_worker_line(std::string const& line) {
-  std::vector<std::string> const cells = cells_of(line);
+  std::vector<std::string> const cells = split_at(line, '\t');
   bool const done = cells[0] == ends && cells.size() == 11;
   if (!done && (cells[0] != begins || cells.size() != 2)) return std::nullopt;
   WorkerMessage m;
   m.done = done;
   auto const index = value_of(cells[1]);
   if (!index || *index < 0) return std::nullopt;
-  m.index = static_cast<std::size_t>(*index);
+  m.index = static_cast<decltype(m.index)>(*index);
   if (!done) return m;
   auto const outcome = outcome_named(cells[2]);
   if (!outcome) return std::nullopt;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "bench/shardbench/cli/outputs.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/config/knob.hpp"
 #include "harness/sharding/strategy.hpp"
 #include "kernels/core/error.hpp"
 
@@ -21,16 +23,16 @@ void override_flag(SweepSpec& spec, std::string const& flag, std::string const& 
     Experiment scratch;
     set_field(scratch, flag, value);
   }
-  std::erase_if(spec.axes.axes, [&](auto const& axis) { return axis.first == flag; });
+  std::erase_if(spec.lists.of, [&](auto const& axis) { return axis.first == flag; });
   if (values.size() == 1)
     set_field(spec.base, flag, values.front());
   else
-    spec.axes.axes.emplace_back(flag, std::move(values));
+    spec.lists.of.emplace_back(flag, std::move(values));
 }
 
-std::string name_of(Experiment const& e, SweepAxes const& axes) {
+std::string name_of(Experiment const& e, SweepLists const& lists) {
   std::string name;
-  for (auto const& [flag, values] : axes.axes) {
+  for (auto const& [flag, values] : lists.of) {
     std::string const text = field_text(e, flag);
     name += fmt::format("{}{} {}", name.empty() ? "" : ", ", flag, text);
   }
@@ -59,11 +61,11 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
   if (arguments.has("spec")) spec = read_sweep_spec(arguments.option("spec"));
   for (auto const& [flag, text] : arguments.fields) override_flag(spec, flag, text);
   std::vector<SweepPoint> points;
-  for (Experiment& e : expand(spec.base, spec.axes)) {
+  for (Experiment& e : expand(spec.base, spec.lists)) {
     SweepPoint point;
     point.experiment = std::move(e);
-    if (!point.experiment.cut.strategy.empty()) static_cast<void>(read_strategy(point.experiment.cut.strategy));
-    point.name = name_of(point.experiment, spec.axes);
+    if (!point.experiment.strategy.empty()) static_cast<void>(read_strategy(point.experiment.strategy));
+    point.name = name_of(point.experiment, spec.lists);
     judge(point);
     point.command = start_row(point.experiment, Source::measured).command;
     points.push_back(std::move(point));
@@ -74,25 +76,19 @@ std::vector<SweepPoint> sweep_points(Arguments const& arguments) {
 std::string line_of_point(std::size_t index, Experiment const& e) {
   Experiment const defaults;
   std::string line = std::to_string(index);
-  for (FieldInfo const& field : experiment_fields()) {
-    std::string const text = field_text(e, field.flag);
-    if (text != field_text(defaults, field.flag) || e.given.contains(field.flag))
-      line += fmt::format("{}{}={}", separator, field.flag, text);
+  for (Knob const& knob : knobs()) {
+    std::string const text = knob.get(e);
+    if (text != knob.get(defaults) || e.given.contains(knob.flag))
+      line += fmt::format("{}{}={}", separator, knob.flag, text);
   }
   return line;
 }
 
 std::pair<std::size_t, Experiment> point_of_line(std::string const& line) {
   std::pair<std::size_t, Experiment> point;
-  std::size_t start = 0;
-  for (bool first = true; start <= line.size(); first = false) {
-    std::size_t const end = std::min(line.find(separator, start), line.size());
-    std::string const item = line.substr(start, end - start);
-    start = end + 1;
-    if (first) {
-      point.first = static_cast<std::size_t>(parse_integer("points", item, 0, std::int64_t{1} << 40));
-      continue;
-    }
+  std::vector<std::string> const items = split_at(line, separator);
+  point.first = parse_integer("points", items.front(), 0, std::int64_t{1} << 40);
+  for (std::string const& item : std::span(items).subspan(1)) {
     std::size_t const equals = item.find('=');
     if (equals == item.npos) throw InputError(fmt::format("--points: {} has no '='", in_quotes(item)));
     set_field(point.second, item.substr(0, equals), item.substr(equals + 1));

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <regex>
 
 #include "harness/report/text.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
@@ -74,14 +74,13 @@ std::vector<std::string> reason_lines(std::vector<SweepPoint> const& points, Poi
 }
 
 std::string outcome_counts(PointOutcomes const& outcomes) {
-  std::array<std::size_t, static_cast<std::size_t>(Outcome::size_)> counts{};
+  EnumArray<Outcome, int> counts{};
   for (auto const& o : outcomes)
-    if (o) ++counts[static_cast<std::size_t>(o->outcome)];
-  std::string text;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", counts[i], to_string(static_cast<Outcome>(i)));
-  return text;
+    if (o) ++counts[o->outcome];
+  std::vector<std::string> parts;
+  for (Outcome const outcome : enum_values<Outcome>())
+    if (counts[outcome] > 0) parts.push_back(fmt::format("{} {}", counts[outcome], to_string(outcome)));
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace shardbench

@@ -157,19 +157,8 @@ std::string torchtitan_precision(Experiment const& e) {
 }  // namespace
 
 std::string cut_text(Experiment const& e) {
-  Cut const& p = e.cut;
-  std::string text;
-  auto const add = [&](std::string const& part) { text += (text.empty() ? "" : ", ") + part; };
-  for (auto const& [name, value] :
-       {std::pair{"tp", p.tp}, {"pp", p.pp}, {"dp", p.dp}, {"cp", p.cp}, {"ep", p.ep}, {"etp", p.etp}, {"vpp", p.vpp}})
-    if (value > 1) add(fmt::format("{} {}", name, value));
-  if (p.pp > 1 && p.schedule != ScheduleKind::one_f_one_b && p.vpp == 1) add(std::string(to_string(p.schedule)));
-  if (p.zero_stage > 0) add(fmt::format("zero {}", p.zero_stage));
-  if (p.sequence_parallel) add("sp");
-  if (p.tp_overlap != TpOverlap::none) add("tp overlap");
-  if (p.recompute != Recompute::none) add(fmt::format("recompute {}", to_string(p.recompute)));
-  add(fmt::format("mb {}", e.micro_batch));
-  return text;
+  std::string const cut = to_string(e.cut);
+  return fmt::format("{}{}mb {}", cut, cut.empty() ? "" : ", ", e.micro_batch);
 }
 
 std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {

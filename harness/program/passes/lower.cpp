@@ -52,7 +52,7 @@ void refuse_what_has_no_lowering(Experiment const& e) {
   if (c.tp_overlap != TpOverlap::none && e.phase != PhaseKind::train)
     throw IllegalConfig(fmt::format("tp-overlap: {} has no lowering for {} (allowed: none)", to_string(c.tp_overlap),
                                     to_string(e.phase)));
-  if (c.tp > 1 && is_private(strategy_of(e.model, c).block)) refuse_private_channels(e);
+  if (c.tp > 1 && is_private(strategy_of(e).block)) refuse_private_channels(e);
   if (e.precision != Dtype::f32 && e.precision != Dtype::bf16)
     throw IllegalConfig(fmt::format("precision: {} has no lowering yet (allowed: fp32, bf16)", to_string(e.precision)));
   if (e.gradient_dtype != Dtype::f32 && e.gradient_dtype != e.precision)
@@ -74,7 +74,7 @@ class Lowering {
   Lowering(Experiment const& e, PipelineSchedule const& schedule, std::int64_t rank)
       : e_(e), schedule_(schedule), mesh_({{"tp", e.cut.tp}, {"cp", e.cut.cp}, {"dp", e.cut.dp}, {"pp", e.cut.pp}}) {
     place(rank);
-    strategy_ = strategy_of(e.model, e.cut);
+    strategy_ = strategy_of(e);
     std::map<std::string, std::int32_t> ids;
     p_.groups = communication_groups(e, rank);
     for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
@@ -377,12 +377,13 @@ std::vector<StepProgram> lower_stages(Experiment const& experiment) {
 Experiment unsharded(Experiment const& e) {
   Experiment whole = e;
   whole.cut = Cut{};
-  Strategy const strategy = strategy_of(e.model, e.cut);
+  whole.strategy.clear();
+  Strategy const strategy = strategy_of(e);
   if (e.cut.tp > 1 && is_private(strategy.block)) {
     // Each rank has a residual stream of its own, and so has its reference.
     whole.cut.streams = e.cut.tp;
     whole.cut.tp_sync_fraction = e.cut.tp_sync_fraction;
-    whole.cut.strategy = e.cut.strategy;
+    whole.strategy = e.strategy;
   }
   whole.ranks = 1;
   whole.check = false;

@@ -5,6 +5,7 @@
 #include <random>
 #include <sstream>
 
+#include "harness/config/knob.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/config/refusal.hpp"
 
@@ -20,10 +21,8 @@ Experiment parse(std::string const& flags) {
   std::istringstream in(flags);
   for (std::string word; in >> word;) {
     std::string const flag = word.substr(2);
-    bool is_switch = false;
-    for (FieldInfo const& info : experiment_fields()) is_switch = is_switch || (info.flag == flag && info.is_switch);
     std::string value = "true";
-    if (!is_switch) in >> value;
+    if (!find_knob(flag).is_switch()) in >> value;
     set_field(e, flag, value);
   }
   return e;
@@ -67,33 +66,6 @@ TEST(Fields, UnknownFlagSuggests) {
   EXPECT_EQ(refusal([&] { set_field(e, "zzzzzzzzzzzz", "1"); }), "--zzzzzzzzzzzz: unknown flag");
 }
 
-TEST(Fields, EveryFieldReadsItsOwnText) {
-  Experiment sample = parse(
-      "--model llama3.1-8b --layers 3 --seq 64 --image-size 448 --classes 10 --micro-batch 2 --global-batch 8 "
-      "--precision bf16 --gradient-dtype bf16 "
-      "--dp 2 --tp 4 "
-      "--pp 2 --vpp 2 --cp 2 --cp-method all-gather --ep 2 --etp 2 --zero 3 --shard-ranks 2 --zero-keep all --mtp 1 "
-      "--mtp-weight 0.1 --sequence-parallel "
-      "--tp-sync-fraction 0.3 "
-      "--tp-overlap chunked --tp-overlap-chunks 2 --dropout 0.1 --clip-grad 1 --schedule zb-h1 --recompute full "
-      "--recompute-layers 1 --strategy a.yaml --scope layer "
-      "--phase decode --context 100 "
-      "--attention cudnn --nccl-algo NVLSTree --nccl-proto LL128 --nccl-channels 8 --share-gpu --cuda-graph "
-      "--device cuda --ranks 16 --bucket-mb 12.5 --router-skew 1.5 --routing learned --capacity 1.25 --check "
-      "--verify-collectives "
-      "--warmup 0 "
-      "--max-iterations 7 --max-seconds 0.001 --target-ci 0.1 --seed 9223372036854775807");
-  Experiment copy;
-  for (FieldInfo const& info : experiment_fields()) {
-    EXPECT_NE(field_text(sample, info.flag), field_text(copy, info.flag)) << info.flag << " is not in the sample";
-    set_field(copy, info.flag, field_text(sample, info.flag));
-    EXPECT_EQ(field_text(copy, info.flag), field_text(sample, info.flag));
-    EXPECT_FALSE(info.help.empty());
-    EXPECT_FALSE(info.allowed.empty());
-  }
-  EXPECT_EQ(command_flags(copy), command_flags(sample));
-}
-
 TEST(Fields, CommandIsShortAndQuoted) {
   EXPECT_EQ(command_flags(parse("--tp 2 --check")), "--model gpt2 --tp 2 --check");
   Experiment e;
@@ -134,9 +106,9 @@ TEST(Resolve, RanksMustMatch) {
 
 TEST(Resolve, TwentySevenPointsOfWhichSixRun) {
   Experiment const base = parse("--model gpt2 --layers 4 --seq 128 --micro-batch 1 --global-batch 8 --ranks 4 --check");
-  SweepAxes const axes{{{"dp", {"1", "2", "4"}}, {"tp", {"1", "2", "4"}}, {"pp", {"1", "2", "4"}}}};
+  SweepLists const lists{{{"dp", {"1", "2", "4"}}, {"tp", {"1", "2", "4"}}, {"pp", {"1", "2", "4"}}}};
   int legal = 0, skipped = 0;
-  for (Experiment& point : expand(base, axes)) {
+  for (Experiment& point : expand(base, lists)) {
     try {
       resolve(point);
       ++legal;
@@ -307,8 +279,7 @@ TEST(Fields, CommandReadsBackToTheSameExperiment) {
   for (int i = 0; i < 500; ++i) {
     Experiment e = random_experiment(random);
     Experiment back = parse(command_flags(e));
-    for (FieldInfo const& info : experiment_fields())
-      ASSERT_EQ(field_text(back, info.flag), field_text(e, info.flag)) << command_flags(e);
+    for (Knob const& knob : knobs()) ASSERT_EQ(knob.get(back), knob.get(e)) << command_flags(e);
     EXPECT_EQ(back.cut, e.cut);
     EXPECT_EQ(back.bucket_mb, e.bucket_mb);
     resolve(e);

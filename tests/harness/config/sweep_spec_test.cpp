@@ -27,9 +27,9 @@ TEST(SplitList, EmptyItemsAreRefused) {
 }
 
 TEST(Expand, LastAxisIsFastest) {
-  SweepAxes const axes{{{"dp", {"1", "2"}}, {"tp", {"1", "4"}}}};
+  SweepLists const lists{{{"dp", {"1", "2"}}, {"tp", {"1", "4"}}}};
   std::vector<std::pair<std::int64_t, std::int64_t>> seen;
-  for (Experiment const& e : expand({}, axes)) seen.emplace_back(e.cut.dp, e.cut.tp);
+  for (Experiment const& e : expand({}, lists)) seen.emplace_back(e.cut.dp, e.cut.tp);
   EXPECT_EQ(seen, (std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {1, 4}, {2, 1}, {2, 4}}));
   EXPECT_EQ(expand({}, {}).size(), 1u);
 }
@@ -47,9 +47,9 @@ TEST(SweepSpec, ScalarsAndLists) {
   EXPECT_EQ(spec.base.model_name, "smollm-360m");
   EXPECT_EQ(spec.base.layers, 2);
   EXPECT_TRUE(spec.base.check);
-  ASSERT_EQ(spec.axes.axes.size(), 2u);
-  EXPECT_EQ(spec.axes.axes[0].first, "tp");
-  EXPECT_EQ(expand(spec.base, spec.axes).size(), 4u);
+  ASSERT_EQ(spec.lists.of.size(), 2u);
+  EXPECT_EQ(spec.lists.of[0].first, "tp");
+  EXPECT_EQ(expand(spec.base, spec.lists).size(), 4u);
 }
 
 TEST(SweepSpec, ErrorsNameTheLine) {
@@ -82,7 +82,7 @@ TEST(SweepSpec, ShippedExperimentsHaveLegalPoints) {
     ++files;
     SweepSpec const spec = read_sweep_spec(entry.path().string());
     int legal = 0;
-    for (Experiment& point : expand(spec.base, spec.axes)) {
+    for (Experiment& point : expand(spec.base, spec.lists)) {
       try {
         resolve(point);
         ++legal;

@@ -20,33 +20,40 @@ std::vector<std::string> shipped() {
   return files;
 }
 
+/// A small experiment with a strategy file.
+Experiment cut_by(std::string const& file, ModelConfig const& model, Cut const& p) {
+  Experiment e = small_experiment(model, p);
+  e.strategy = file;
+  resolve(e);
+  return e;
+}
+
 TEST(StrategyFiles, EachOneRunsWithParity) {
   std::int64_t const n = world().size();
   EXPECT_GE(shipped().size(), 3u);
   for (std::string const& file : shipped())
     for (bool const llama : {false, true}) {
       Cut p = cut(llama || n == 2 ? 1 : 2, llama || n == 2 ? n : n / 2, 1);
-      p.strategy = file;
-      expect_parity(small_experiment(llama ? small_llama(2, 8, 8) : small_gpt(2), p));
+      expect_parity(cut_by(file, llama ? small_llama(2, 8, 8) : small_gpt(2), p));
       p.tp_overlap = TpOverlap::chunked;
-      if (n <= 4) expect_parity(small_experiment(llama ? small_llama(2, 8, 8) : small_gpt(2), p));
+      if (n <= 4) expect_parity(cut_by(file, llama ? small_llama(2, 8, 8) : small_gpt(2), p));
     }
 }
 
 TEST(StrategyFiles, MegatronsFileIsTheBuiltInCut) {
   Cut p = cut(1, world().size(), 1);
   StepProgram const built_in = lower(small_experiment(small_llama(2, 8, 8), p), world().rank());
-  p.strategy = SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/megatron.yaml";
-  StepProgram const file = lower(small_experiment(small_llama(2, 8, 8), p), world().rank());
+  StepProgram const file =
+      lower(cut_by(SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/megatron.yaml", small_llama(2, 8, 8), p),
+            world().rank());
   auto const traffic = [](StepProgram const& program) { return count_step(program, Replay(program)).traffic[0]; };
   EXPECT_EQ(traffic(file).payload_bytes, traffic(built_in).payload_bytes);
   EXPECT_EQ(traffic(file).calls, traffic(built_in).calls);
 }
 
 TEST(StrategyFiles, VocabularyOnlyMovesNothingInBlocks) {
-  Cut p = cut(1, world().size(), 1);
-  p.strategy = SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/vocabulary_only.yaml";
-  Experiment e = small_experiment(small_llama(2), p);
+  Experiment e = cut_by(SHARDBENCH_SOURCE_DIR "/bench/experiments/strategies/vocabulary_only.yaml", small_llama(2),
+                        cut(1, world().size(), 1));
   e.scope = Scope::layer;
   StepProgram const program = lower(e, 0);
   EXPECT_EQ(count_step(program, Replay(program)).traffic[0].payload_bytes, 0);
@@ -56,11 +63,9 @@ std::string refusal_of(std::string const& yaml, ModelConfig const& model) {
   auto const path =
       std::filesystem::temp_directory_path() / fmt::format("shardbench_cut_{}_{}.yaml", world().size(), world().rank());
   std::ofstream(path) << yaml;
-  Cut p = cut(1, world().size(), 1);
-  p.strategy = path.string();
   std::string message;
   try {
-    lower(small_experiment(model, p), world().rank());
+    lower(cut_by(path.string(), model, cut(1, world().size(), 1)), world().rank());
   } catch (IllegalConfig const& error) {
     message = error.what();
   }
@@ -90,9 +95,7 @@ TEST(StrategyFiles, PrivateChannelsAsData) {
       << "weights: {embedding.word: {tp: shard(0)}, attention.qkv: {tp: shard(0)}, attention.out: {tp: shard(1)}, "
          "mlp.up: {tp: shard(0)}, mlp.down: {tp: shard(1)}, head: {tp: shard(0)}}\n"
          "activations: {block: {tp: private(24)}}\n";
-  Cut p = cut(1, world().size(), 1);
-  p.strategy = path.string();
-  expect_parity(small_experiment(small_llama(2, 8, 8), p));
+  expect_parity(cut_by(path.string(), small_llama(2, 8, 8), cut(1, world().size(), 1)));
   std::filesystem::remove(path);
 }
 
@@ -115,11 +118,9 @@ void expect_parity_or_refusal(std::string const& yaml, ModelConfig const& model)
   auto const path = std::filesystem::temp_directory_path() /
                     fmt::format("shardbench_draw_{}_{}.yaml", world().size(), world().rank());
   std::ofstream(path) << yaml;
-  Cut p = cut(1, world().size(), 1);
-  p.strategy = path.string();
   std::string refusal;
   try {
-    Experiment e = small_experiment(model, p);
+    Experiment e = cut_by(path.string(), model, cut(1, world().size(), 1));
     e.global_batch = 2;
     resolve(e);
     lower(e, world().rank());

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <set>
-#include <tuple>
+#include <optional>
 
+#include "harness/config/knob.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
+#include "tests/harness/config/knob_values.hpp"
 
 namespace shardbench {
 namespace {
@@ -70,68 +70,34 @@ TEST(Comparison, KeysOfARowAndOfItsFileAgree) {
   EXPECT_EQ(configuration_key(row), configuration_key(row_of(2, Source::planned, 7))) << "results are no part of it";
 }
 
-/// A value of each field of an experiment that differs from the default, with what it needs around it.
-struct FieldSample {
-  char const *flag, *value;
-  std::vector<std::pair<char const*, char const*>> around = {};
+/// A value of a knob that is not the default, and what has to be set around it.
+struct KnobSample {
+  std::string flag, value;
+  std::vector<std::pair<char const*, char const*>> around;
 };
 
-std::vector<FieldSample> field_samples() {
-  return {
-      {"model", "smollm-360m"},
-      {"layers", "3"},
-      {"image-size", "448", {{"model", "vit-l"}}},
-      {"classes", "10", {{"model", "vit-l"}}},
-      {"seq", "64"},
-      {"micro-batch", "2"},
-      {"global-batch", "8"},
-      {"precision", "bf16"},
-      {"gradient-dtype", "bf16"},
-      {"dp", "2"},
-      {"tp", "2"},
-      {"pp", "2"},
-      {"vpp", "2", {{"pp", "2"}, {"global-batch", "4"}}},
-      {"cp", "2"},
-      {"cp-method", "ulysses", {{"cp", "2"}}},
-      {"ep", "2", {{"model", "mixtral-8x7b"}, {"dp", "2"}}},
-      {"etp", "2", {{"model", "mixtral-8x7b"}, {"tp", "2"}}},
-      {"zero", "1", {{"dp", "2"}}},
-      {"shard-ranks", "2", {{"dp", "4"}, {"zero", "1"}}},
-      {"zero-keep", "weights", {{"dp", "2"}, {"zero", "3"}}},
-      {"sequence-parallel", "true", {{"tp", "2"}}},
-      {"tp-sync-fraction", "0.5", {{"tp", "2"}}},
-      {"tp-overlap", "chunked", {{"tp", "2"}}},
-      {"tp-overlap-chunks", "2", {{"tp", "2"}, {"tp-overlap", "chunked"}}},
-      {"schedule", "gpipe", {{"pp", "2"}}},
-      {"recompute", "full"},
-      {"recompute-layers", "3", {{"recompute", "full"}}},
-      {"strategy", "cut.yaml"},
-      {"scope", "layer"},
-      {"phase", "prefill"},
-      {"context", "9", {{"phase", "decode"}}},
-      {"attention", "cudnn"},
-      {"nccl-algo", "Ring", {{"dp", "2"}}},
-      {"nccl-proto", "LL", {{"dp", "2"}}},
-      {"nccl-channels", "2", {{"dp", "2"}}},
-      {"share-gpu", "true"},
-      {"cuda-graph", "true"},
-      {"bucket-mb", "1"},
-      {"router-skew", "2", {{"model", "mixtral-8x7b"}}},
-      {"routing", "learned", {{"model", "mixtral-8x7b"}}},
-      {"capacity", "1.5", {{"model", "mixtral-8x7b"}}},
-      {"dropout", "0.1"},
-      {"clip-grad", "1"},
-      {"mtp", "1", {{"model", "deepseek-v3"}}},
-      {"mtp-weight", "0.1", {{"model", "deepseek-v3"}, {"mtp", "1"}}},
-      {"verify-collectives", "true"},
-      {"seed", "7"},
-  };
-}
+/// Steps in which a knob may do something; the first is every knob's own.
+std::vector<std::vector<std::pair<char const*, char const*>>> const surroundings{
+    {},
+    {{"dp", "2"}},
+    {{"tp", "2"}},
+    {{"pp", "2"}},
+    {{"cp", "2"}},
+    {{"pp", "2"}, {"global-batch", "4"}},
+    {{"dp", "4"}, {"zero", "1"}},
+    {{"dp", "2"}, {"zero", "3"}},
+    {{"tp", "2"}, {"tp-overlap", "chunked"}},
+    {{"recompute", "full"}},
+    {{"phase", "decode"}},
+    {{"model", "vit-l"}},
+    {{"model", "mixtral-8x7b"}},
+    {{"model", "mixtral-8x7b"}, {"dp", "2"}},
+    {{"model", "mixtral-8x7b"}, {"tp", "2"}},
+    {{"model", "deepseek-v3"}},
+    {{"model", "deepseek-v3"}, {"mtp", "1"}},
+};
 
-/// How a step is measured, and on what (columns of the group "where"): these do not change what the step is.
-constexpr std::array measuring{"device", "ranks", "check", "warmup", "max-iterations", "max-seconds", "target-ci"};
-
-ReportRow resolved_row(FieldSample const& sample, bool with_it) {
+ReportRow resolved_row(KnobSample const& sample, bool with_it) {
   ReportRow row;
   for (auto const& [flag, value] : sample.around) set_field(row.experiment, flag, value);
   if (with_it) set_field(row.experiment, sample.flag, sample.value);
@@ -141,37 +107,39 @@ ReportRow resolved_row(FieldSample const& sample, bool with_it) {
   return row;
 }
 
-// Every member of an experiment by name, so that a new one does not compile until it is here; and as many flags, each
-// with a sample that must reach a column.
-TEST(Comparison, EveryFieldThatChangesTheStepTellsRowsApart) {
-  Experiment e;
-  auto& [model_name, model, parallel, layers, seq, image_size, classes, micro_batch, global_batch, precision,
-         gradient_dtype, scope, phase, context, device, attention, nccl_algo, nccl_proto, nccl_channels, share_gpu,
-         cuda_graph, ranks, bucket_mb, routing, router_skew, capacity, dropout, clip_grad, mtp, mtp_weight, check,
-         verify_collectives, warmup, max_iterations, max_seconds, target_ci_pct, seed, given] = e;
-  auto const members =
-      std::tie(model_name, model, parallel, layers, seq, image_size, classes, micro_batch, global_batch, precision,
-               gradient_dtype, scope, phase, context, device, attention, nccl_algo, nccl_proto, nccl_channels,
-               share_gpu, cuda_graph, ranks, bucket_mb, routing, router_skew, capacity, dropout, clip_grad, mtp,
-               mtp_weight, check, verify_collectives, warmup, max_iterations, max_seconds, target_ci_pct, seed, given);
-  auto& [dp, tp, pp, cp, ep, etp, vpp, zero_stage, shard_ranks, zero_keep, sequence_parallel, tp_sync_fraction, streams,
-         tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy] = e.cut;
-  auto const cut =
-      std::tie(dp, tp, pp, cp, ep, etp, vpp, zero_stage, shard_ranks, zero_keep, sequence_parallel, tp_sync_fraction,
-               streams, tp_overlap, tp_overlap_chunks, schedule, recompute, recompute_layers, cp_method, strategy);
-  // Less model and parallel, which have members of their own, what was given, and the streams, which only the reference
-  // of a check has.
-  constexpr std::size_t fields = std::tuple_size_v<decltype(members)> - 3 + std::tuple_size_v<decltype(cut)> - 1;
-  EXPECT_EQ(experiment_fields().size(), fields) << "a field without a flag, or a flag without a field";
-  std::set<std::string> sampled(measuring.begin(), measuring.end());
-  for (FieldSample const& sample : field_samples()) {
-    sampled.insert(sample.flag);
-    EXPECT_NE(configuration_key(resolved_row(sample, true)), configuration_key(resolved_row(sample, false)))
-        << sample.flag << " has no column";
+/// Whether the sample is legal and its row another one than without it.
+bool tells_apart(KnobSample const& sample) {
+  try {
+    return configuration_key(resolved_row(sample, true)) != configuration_key(resolved_row(sample, false));
+  } catch (InputError const&) {
+    return false;
   }
-  for (FieldInfo const& field : experiment_fields())
-    EXPECT_TRUE(sampled.contains(std::string(field.flag))) << field.flag << " needs a sample here, and a column";
 }
+
+/// The first value and surroundings that tell rows apart.
+std::optional<KnobSample> sample_of(Knob const& knob) {
+  for (auto const& around : surroundings)
+    for (std::string const& value : test::other_values(knob))
+      if (KnobSample sample{knob.flag, value, around}; tells_apart(sample)) return sample;
+  return std::nullopt;
+}
+
+/// A sample of every knob that changes what a row is; the number of ranks follows from the cut.
+std::vector<KnobSample> const& knob_samples() {
+  static std::vector<KnobSample> const samples = [] {
+    std::vector<KnobSample> all;
+    for (Knob const& knob : knobs()) {
+      if (knob.column.name.empty() || knob.flag == "ranks") continue;
+      std::optional<KnobSample> const sample = sample_of(knob);
+      EXPECT_TRUE(sample) << knob.flag << " changes no column, with nothing of `surroundings` around it";
+      if (sample) all.push_back(*sample);
+    }
+    return all;
+  }();
+  return samples;
+}
+
+TEST(Comparison, EveryKnobThatChangesTheStepTellsRowsApart) { EXPECT_GE(knob_samples().size(), 40u); }
 
 /// The file without the columns that came later, as it was written before them.
 CsvTable aged(CsvTable table) {
@@ -182,7 +150,7 @@ CsvTable aged(CsvTable table) {
 }
 
 TEST(Comparison, OfAnOlderFileTheCommandTellsWhatHadNoColumn) {
-  for (FieldSample const& sample : field_samples()) {
+  for (KnobSample const& sample : knob_samples()) {
     auto const given = resolved_row(sample, true), plain = resolved_row(sample, false);
     auto const file = table_of({given, plain});
     for (std::size_t row : {0u, 1u})

@@ -1,9 +1,15 @@
 #pragma once
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+namespace shardbench {
+
+/// What the cells of a column hold: words, numbers, or true and false.
+enum class CellKind : std::uint8_t { text, number, flag };
+
+}  // namespace shardbench
 
 namespace shardbench::cell_text {
 
