@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -33,15 +34,9 @@ std::string_view to_string(TpOverlap overlap) {
   return name_of(overlap, std::array<std::string_view, 2>{"none", "chunked"});
 }
 
-std::int64_t chunks_per_rank(Cut const& cut) {
-  bool const two = cut.schedule == ScheduleKind::zb_v || cut.schedule == ScheduleKind::dualpipe;
-  return two ? 2 : cut.vpp;
-}
+std::int64_t chunks_per_rank(Cut const& cut) { return rules_of(cut.schedule).chunks_a_stage(cut.vpp); }
 
-std::int64_t model_chunks(Cut const& cut) {
-  if (cut.schedule == ScheduleKind::dualpipe) return cut.pp;
-  return cut.pp * chunks_per_rank(cut);
-}
+std::int64_t model_chunks(Cut const& cut) { return cut.pp * rules_of(cut.schedule).pieces_a_stage(cut.vpp); }
 
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by) {
   std::int64_t const unit = divisible_by * tp;

@@ -39,8 +39,8 @@ std::vector<WeightRole> const& weight_roles();
 
 /// One row of `shardbench strategies`.
 struct StrategyInfo {
-  std::string_view name;
-  std::string_view flag;
+  std::string name;
+  std::string flag;
   std::string_view what;
   std::string_view source;
   std::string_view state;  ///< "runs" (with parity), "counted" (described and simulated only) or "not yet"

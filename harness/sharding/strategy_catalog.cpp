@@ -1,9 +1,30 @@
+#include <algorithm>
+
+#include "harness/schedule/schedule_rules.hpp"
 #include "harness/sharding/strategy.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
+namespace {
+
+/// Puts a row for each schedule behind that of pipelines.
+std::vector<StrategyInfo> with_schedules(std::vector<StrategyInfo> rows) {
+  std::vector<StrategyInfo> schedules;
+  for (ScheduleKind const kind : enum_values<ScheduleKind>()) {
+    ScheduleRules const& rules = rules_of(kind);
+    std::string const name(rules.name);
+    schedules.push_back({"schedule " + name, rules.takes_vpp() ? "--vpp N" : "--schedule " + name, rules.summary,
+                         rules.source, "runs"});
+  }
+  auto const pipelines = std::ranges::find(rows, "--pp N", &StrategyInfo::flag);
+  rows.insert(pipelines + 1, schedules.begin(), schedules.end());
+  return rows;
+}
+
+}  // namespace
 
 std::vector<StrategyInfo> const& strategy_catalog() {
-  static std::vector<StrategyInfo> const catalog{
+  static std::vector<StrategyInfo> const catalog = with_schedules({
       {"data parallel", "--dp N",
        "copies of the model take parts of the batch; gradients are all-reduced in buckets during backward",
        "Li et al. 2020, PyTorch Distributed", "runs"},
@@ -29,19 +50,6 @@ std::vector<StrategyInfo> const& strategy_catalog() {
        "Wang et al. 2023, Overlap Communication with Dependent Computation", "runs"},
       {"pipeline parallel", "--pp N", "layers are spread over stages that pass microbatches on",
        "Huang et al. 2019, GPipe", "runs"},
-      {"schedule gpipe", "--schedule gpipe", "all forwards, then all backwards", "Huang et al. 2019, GPipe", "runs"},
-      {"schedule 1f1b", "--schedule 1f1b",
-       "one forward, one backward: the bubble of GPipe, activations of at most pp microbatches",
-       "Narayanan et al. 2019, PipeDream; 2021, Memory-Efficient Pipeline-Parallel DNN Training", "runs"},
-      {"schedule interleaved", "--vpp N", "N model chunks a stage: the bubble shrinks by N, messages grow by N",
-       "Narayanan et al. 2021, Efficient Large-Scale Training on GPU Clusters", "runs"},
-      {"schedule zb-h1", "--schedule zb-h1", "weight gradients fill the bubble at the memory of 1F1B",
-       "Qi et al. 2024, Zero Bubble Pipeline Parallelism", "runs"},
-      {"schedule zb-v", "--schedule zb-v", "two chunks a stage in a V, weight gradients fill the bubble",
-       "Qi et al. 2024, Pipeline Parallelism with Controllable Memory", "runs"},
-      {"schedule dualpipe", "--schedule dualpipe",
-       "microbatches enter from both ends, forwards overlap backwards; weights twice",
-       "DeepSeek-AI 2024, DeepSeek-V3 Technical Report", "runs"},
       {"context parallel", "--cp N", "the sequence is cut over ranks, in zigzag when attention is causal",
        "Liu et al. 2023, Ring Attention", "runs"},
       {"context method ring", "--cp-method ring", "keys and values go round while attention computes",
@@ -88,7 +96,7 @@ std::vector<StrategyInfo> const& strategy_catalog() {
        "Micikevicius et al. 2018, Mixed Precision Training", "runs"},
       {"strategy file", "--strategy FILE.yaml", "weight placements of your own; the collectives are derived from them",
        "Xu et al. 2021, GSPMD; PyTorch DTensor", "runs"},
-  };
+  });
   return catalog;
 }
 

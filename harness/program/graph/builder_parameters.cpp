@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "harness/program/graph/graph_builder.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -12,8 +13,8 @@ std::int32_t GraphBuilder::add_parameter(Parameter parameter) {
   parameter.chunk = chunk_;
   for (auto& section : parameter.sections)
     if (section.tp_copies == 0) section.tp_copies = program_.degree[static_cast<std::size_t>(Axis::tp)];
-  // DualPipe holds every piece twice; the copy of the second direction is counted once with the first.
-  if (program_.schedule.kind == ScheduleKind::dualpipe && program_.direction_of(chunk_) == 1) parameter.copy = true;
+  // Where every piece lies on two stages, the copy of the second direction is counted once with the first.
+  if (rules_of(program_.schedule.kind).mirrored() && program_.direction_of(chunk_) == 1) parameter.copy = true;
   parameter.weight =
       new_tensor(parameter.name, TensorRole::parameter, program_.precision, parameter.rows, parameter.cols);
   if (!caches())
