@@ -28,8 +28,9 @@ TEST(ChunkCosts, CopiesOfStagesCostWhatTheirGroupsTake) {
                           Case{"gpt2", ScheduleKind::zb_v, "tied_embedding"}}) {
     PlanRequest request;
     request.base = base_of(one.model, 8, 1024, 64);
-    request.devices = 32;
-    Candidate const cut{.tp = 4, .pp = 4, .dp = 2, .schedule = one.schedule};
+    request.devices = 16;
+    // Four ranks a stage: the ends are on two nodes, neighbours on one.
+    Candidate const cut{.tp = 4, .pp = 4, .schedule = one.schedule};
     LayerCostTable table(request, model);
     NetworkMemo network(model);
     ChunkCosts const costs(request, model, network, cut, table.of(layer_key(cut)));
