@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/index.hpp"
 
@@ -41,15 +42,9 @@ std::string ranks_text(Cut const& c) {
                      c.pp, c.cp);
 }
 
-std::int64_t chunks_per_rank(Cut const& cut) {
-  bool const two = cut.schedule == ScheduleKind::zb_v || cut.schedule == ScheduleKind::dualpipe;
-  return two ? 2 : cut.vpp;
-}
+std::int64_t chunks_per_rank(Cut const& cut) { return rules_of(cut.schedule).chunks_a_stage(cut.vpp); }
 
-std::int64_t model_chunks(Cut const& cut) {
-  if (cut.schedule == ScheduleKind::dualpipe) return cut.pp;
-  return cut.pp * chunks_per_rank(cut);
-}
+std::int64_t model_chunks(Cut const& cut) { return cut.pp * rules_of(cut.schedule).pieces_a_stage(cut.vpp); }
 
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by) {
   std::int64_t const unit = divisible_by * tp;

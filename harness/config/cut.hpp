@@ -40,7 +40,7 @@ struct Cut {
   std::int64_t streams = 1;     ///< residual streams on one rank: the reference of a partially synchronised tp
   TpOverlap tp_overlap = TpOverlap::none;
   std::int64_t tp_overlap_chunks = 4;  ///< pieces of a GEMM and its collective when chunked
-  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  ScheduleKind schedule = plain_schedule;
   Recompute recompute = Recompute::none;
   std::int64_t recompute_layers = 0;  ///< layers per stage that recompute, 0 means all
   CpMethod cp_method = CpMethod::ring;
@@ -59,10 +59,9 @@ std::string to_string(Cut const& cut);
 /// "8 ranks = dp 2 x tp 2 x pp 2 x cp 1".
 std::string ranks_text(Cut const& cut);
 
-/// Model chunks a rank holds: 2 for zb-v and dualpipe by their nature, else vpp.
+/// Model chunks a rank holds: as many as the schedule has, or vpp where it takes one.
 std::int64_t chunks_per_rank(Cut const& cut);
-/// Distinct pieces that the layers are cut into: pp * vpp, 2 * pp for zb-v, pp for dualpipe (its second copy is a
-/// replica).
+/// Distinct pieces that the layers are cut into: the chunks of all stages, copies counted once.
 std::int64_t model_chunks(Cut const& cut);
 
 /// Every rule the pair breaks, in words that name the rule, the value and the legal values; empty when it is legal.

@@ -6,6 +6,7 @@
 
 #include "harness/config/cut.hpp"
 #include "harness/config/reasons.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 
 namespace shardbench {
 namespace {
@@ -77,29 +78,23 @@ void add_experts(ModelConfig const& model, Cut const& p, Reasons& reasons) {
       legal.empty() ? "none (change etp or pp)" : list_text(legal));
 }
 
-/// Model chunks of a stage under a schedule that takes no vpp.
-std::int64_t chunks_of(ScheduleKind schedule) {
-  Cut alone;
-  alone.schedule = schedule;
-  return chunks_per_rank(alone);
-}
-
 void add_pipeline(ModelConfig const& model, Cut const& p, Reasons& reasons) {
+  ScheduleRules const& rules = rules_of(p.schedule);
   if (p.pp > model.layers)
     reasons.push_back(fmt::format("pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers));
   else if (model_chunks(p) > model.layers)
     reasons.push_back(fmt::format("{}: pp {} needs {} chunks of at least one layer, {} has {}; at most pp {}",
                                   p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers,
                                   model.layers / chunks_per_rank(p)));
-  if (p.vpp > 1 && p.schedule != ScheduleKind::interleaved)
+  if (p.vpp > 1 && !rules.takes_vpp())
     reasons.push_back(
         fmt::format("vpp: {} given, schedule {} has {} chunk{} a stage; legal: 1, or schedule interleaved", p.vpp,
-                    to_string(p.schedule), chunks_of(p.schedule), chunks_of(p.schedule) == 1 ? "" : "s"));
+                    rules.name, rules.fixed_chunks, rules.fixed_chunks == 1 ? "" : "s"));
   if (p.vpp > 1 && p.pp == 1) reasons.push_back(fmt::format("vpp: {} given with pp 1; legal: 1, or pp >= 2", p.vpp));
-  if (p.schedule == ScheduleKind::interleaved && p.vpp == 1)
-    reasons.push_back("schedule: interleaved needs vpp >= 2, 1 given");
-  if (p.schedule == ScheduleKind::dualpipe && p.pp % 2 != 0)
-    reasons.push_back(fmt::format("pp: {} given, dualpipe needs an even pp; legal: {}", p.pp,
+  if (rules.takes_vpp() && p.vpp == 1)
+    reasons.push_back(fmt::format("schedule: {} needs vpp >= 2, 1 given", rules.name));
+  if (rules.even_stages && p.pp % 2 != 0)
+    reasons.push_back(fmt::format("pp: {} given, {} needs an even pp; legal: {}", p.pp, rules.name,
                                   p.pp == 1 ? "2, 4, 6, ..." : fmt::format("{}, {}", p.pp - 1, p.pp + 1)));
 }
 

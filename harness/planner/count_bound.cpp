@@ -28,7 +28,7 @@ std::vector<LayerKey> fastest_keys(PlanAxes const& axes) {
 
 CountBound::CountBound(PlanRequest const& widest, PlanCoster& coster) : widest_(widest) {
   if (widest.base.model.moe || widest.base.model.yolo) return;
-  paired_ = std::ranges::count(widest.axes.schedule, ScheduleKind::dualpipe) > 0;
+  paired_ = std::ranges::any_of(widest.axes.schedule, [](ScheduleKind kind) { return rules_of(kind).mirrored(); });
   std::vector<LayerKey> const keys = fastest_keys(widest.axes);
   coster.prepare(keys);
   for (LayerKey const& key : keys) {

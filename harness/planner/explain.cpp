@@ -50,8 +50,8 @@ PlanAxes frugal(PlanRequest const& request) {
   }
   keep(axes.recompute, Recompute::full);
   keep(axes.tp_overlap, false);
-  keep(axes.schedule, ScheduleKind::one_f_one_b);
-  if (axes.schedule == std::vector{ScheduleKind::one_f_one_b}) keep(axes.vpp, 1);
+  keep(axes.schedule, plain_schedule);
+  if (axes.schedule == std::vector{plain_schedule}) keep(axes.vpp, 1);
   return axes;
 }
 

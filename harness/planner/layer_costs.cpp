@@ -88,7 +88,7 @@ void play(Probe& r, std::vector<StepProgram> const& programs, CostModel const& m
   auto const forward = std::ranges::find(runs, ActionKind::forward, &Run::kind);
   SimulationResult const result = simulate(programs, model, {.record_spans = false, .record_runs = true});
   std::vector<double> const& ends = result.stages[0].run_end_ms;
-  r.forward_ms = ends[static_cast<std::size_t>(forward - runs.begin())];
+  r.forward_ms = ends[forward - runs.begin()];
   r.gradients_ms = ends[replay.optimizer_begin() - 1];
   r.step_ms = result.step_ms;
 }
@@ -141,17 +141,9 @@ PieceCost cost_of(Probe const& p) {
           .expert_buckets = p.expert_buckets};
 }
 
-PieceCost difference(PieceCost const& more, PieceCost const& less) {
-  PieceCost c;
-  c.forward_ms = more.forward_ms - less.forward_ms;
-  c.backward_ms = more.backward_ms - less.backward_ms;
-  c.weight_backward_ms = more.weight_backward_ms - less.weight_backward_ms;
-  c.adding_ms = more.adding_ms - less.adding_ms;
-  c.activation_bytes = more.activation_bytes - less.activation_bytes;
-  c.parameters = more.parameters - less.parameters;
-  c.expert_parameters = more.expert_parameters - less.expert_parameters;
-  c.buckets = more.buckets - less.buckets, c.expert_buckets = more.expert_buckets - less.expert_buckets;
-  return c;
+PieceCost difference(PieceCost more, PieceCost const& less) {
+  more.add(less, -1);
+  return more;
 }
 
 void split_outside(OutsideCosts& costs, PieceCost const& outside, double share, double embedding_parameters) {
@@ -230,6 +222,13 @@ OutsideCosts measure_outside(PlanRequest const& request, CostModel const& model,
 }
 
 }  // namespace
+
+void PieceCost::add(PieceCost const& piece, double times) {
+  for (double PieceCost::*const each : {&PieceCost::forward_ms, &PieceCost::backward_ms, &PieceCost::weight_backward_ms,
+                                        &PieceCost::adding_ms, &PieceCost::activation_bytes, &PieceCost::parameters,
+                                        &PieceCost::expert_parameters, &PieceCost::buckets, &PieceCost::expert_buckets})
+    this->*each += times * (piece.*each);
+}
 
 std::vector<std::int64_t> layers_by_kind(ModelConfig const& m, std::int64_t first, std::int64_t count) {
   if (!has_both_kinds(m)) return {count};

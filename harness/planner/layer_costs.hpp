@@ -20,6 +20,8 @@ struct PieceCost {
   double parameters = 0;        ///< replicated over data-parallel ranks
   double expert_parameters = 0;            ///< replicated over the expert data-parallel ranks only
   double buckets = 0, expert_buckets = 0;  ///< that their gradients are reduced in
+  /// Adds another piece so many times.
+  void add(PieceCost const& piece, double times);
 };
 
 /// What a layer of one kind costs, from programs of one and two layers played by the event simulation.

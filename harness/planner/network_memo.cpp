@@ -1,5 +1,6 @@
 #include "harness/planner/network_memo.hpp"
 
+#include <numeric>
 #include <vector>
 
 namespace shardbench {
@@ -8,16 +9,16 @@ double NetworkMemo::collective_ms(OpKind kind, double bytes, std::int64_t stride
   constexpr double ms_per_us = 1e-3;
   auto const [at, fresh] = collectives_.try_emplace({kind, bytes, stride, ranks, parts});
   if (!fresh) return at->second;
-  std::vector<std::int64_t> members(static_cast<std::size_t>(ranks));
-  for (std::size_t i = 0; i < members.size(); ++i) members[i] = static_cast<std::int64_t>(i) * stride;
+  std::vector<std::int64_t> members(ranks);
+  for (std::int64_t i = 0; i < ranks; ++i) members[i] = i * stride;
   return at->second = ms_per_us * parts * model_.network_time(kind, bytes / parts, members).total_us;
 }
 
 double NetworkMemo::message_ms(std::int64_t from, std::int64_t to, std::int64_t tp, double bytes) {
   auto const [at, fresh] = messages_.try_emplace({from, to, tp, bytes});
   if (!fresh) return at->second;
-  std::vector<std::int64_t> neighbours(static_cast<std::size_t>(tp));
-  for (std::size_t i = 0; i < neighbours.size(); ++i) neighbours[i] = to + static_cast<std::int64_t>(i);
+  std::vector<std::int64_t> neighbours(tp);
+  std::iota(neighbours.begin(), neighbours.end(), to);
   return at->second = model_.message_ms(from, to, bytes, neighbours);
 }
 

@@ -4,19 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "harness/config/field_text.hpp"
 #include "harness/planner/worker_threads.hpp"
 #include "harness/program/passes/lower.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
 
-constexpr std::array<std::string_view, static_cast<std::size_t>(Objective::size_)> names{
-    "step-time", "tokens-per-gpu-hour", "cost", "memory", "gpus", "latency"};
+constexpr EnumNames<Objective> names{"step-time", "tokens-per-gpu-hour", "cost", "memory", "gpus", "latency"};
 constexpr std::size_t front_points = 8;
 /// Of the small end of the front, however short the answer: a short one shall not be a worse one.
 constexpr std::size_t least_small_looks = 5;
@@ -190,7 +189,7 @@ void add_model_cut(ObjectivePlan& plan, Watched const& watched, Looks& looks) {
 
 }  // namespace
 
-std::string_view to_string(Objective objective) { return names.at(static_cast<std::size_t>(objective)); }
+std::string_view to_string(Objective objective) { return names[objective]; }
 
 Objective parse_objective(std::string_view text) {
   auto const found = std::ranges::find(names, text);

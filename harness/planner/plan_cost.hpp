@@ -3,7 +3,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/planner/layer_costs.hpp"
+#include "harness/planner/chunk_costs.hpp"
 #include "harness/planner/step_walk.hpp"
 
 namespace shardbench {
@@ -20,9 +20,8 @@ struct PlanCost {
 };
 
 /// Costs candidates by closed forms over layer costs: of the paths through a schedule's work that can be what its step
-/// takes, the longest; seldom above what the schedule takes when it is played, and below it where stages or messages
-/// hold each other up. Bubbles: 1F1B, interleaved: Narayanan et al. 2021; ZB-H1, ZB-V: Qi et al. 2024; DualPipe: the
-/// DeepSeek-V3 report, without the overlap of its pairs. The device count of the request is never looked at: one coster
+/// takes, the longest (ScheduleRules::longest_path); seldom above what the schedule takes when it is played, and below
+/// it where stages or messages hold each other up. The device count of the request is never looked at: one coster
 /// serves all counts. Not for use by several threads at once.
 class PlanCoster {
  public:
@@ -45,12 +44,6 @@ class PlanCoster {
   std::size_t layer_keys() const { return table_.size(); }
 
  private:
-  struct Stage {
-    std::vector<std::int64_t> layers;  ///< by kind
-    bool embedding = false, head = false;
-    double passed = 1;  ///< share of the microbatches that pass each of its pieces
-    bool operator==(Stage const&) const = default;
-  };
   /// A run of like stages, seen from its last one.
   struct StageGroup {
     PieceCost cost;
@@ -58,25 +51,20 @@ class PlanCoster {
     double before = 0;                            ///< stages before it
     double forward_before = 0, input_before = 0;  ///< of these, forward and input gradients
     double backward_before = 0;                   ///< whole backward passes
-    double parameters = 0, expert_parameters = 0;
   };
   struct StageTotals {
     std::vector<StageGroup> groups;
     double forward_ms = 0, input_ms = 0, backward_ms = 0;  ///< of all stages
-    std::size_t slowest = 0;                               ///< group
-    double slowest_ms = 0;                                 ///< forward and backward of its stages
+    double slowest_ms = 0;                                 ///< forward and backward of the slowest one
   };
 
-  std::vector<Stage> const& stages(std::int32_t pp, std::int32_t pieces_per_stage, ScheduleKind kind);
-  void add_up(std::vector<Stage> const& stages, double microbatches);
-  PieceCost stage_cost(Stage const& stage) const;
-  void add_pipeline(Candidate const& c, double microbatches);
-  double longest_path(Candidate const& c, StageGroup const& g, double microbatches, double message) const;
-  void add_reductions(Candidate const& c, double microbatches);
-  /// Whole time and number of the collectives over the data-parallel copies of a stage's parameters.
-  std::pair<double, double> over_copies(Candidate const& c, OpKind kind, StageGroup const& g, double bytes_each);
-  double copies_ms(Candidate const& c, StageGroup const& g);
-  double memory(Candidate const& c, std::vector<Stage> const& stages, double microbatches) const;
+  /// What each stage holds.
+  std::vector<ModelPart> const& stages(Candidate const& c);
+  void add_up(ChunkCosts const& costs, std::vector<ModelPart> const& stages);
+  void add_pipeline(ChunkCosts const& costs);
+  double longest_path(ChunkCosts const& costs, StageGroup const& g, double message) const;
+  void add_reductions(ChunkCosts const& costs);
+  double memory(ChunkCosts const& costs, std::vector<ModelPart> const& stages) const;
 
   PlanRequest const& request_;
   CostModel const& model_;
@@ -87,7 +75,7 @@ class PlanCoster {
   LayerKey key_;
   LayerCosts const* layer_ = nullptr;
   PlanCost cost_;
-  std::map<std::tuple<std::int32_t, std::int32_t, bool, bool>, std::vector<Stage>> stages_;
+  std::map<std::tuple<PieceLayout, std::int32_t, std::int64_t>, std::vector<ModelPart>> stages_;
 };
 
 }  // namespace shardbench

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "harness/config/field_text.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
@@ -25,15 +27,14 @@ std::vector<std::int32_t> divisors(std::int64_t of) {
   return values;
 }
 
-/// The schedule's rules on microbatches and stages (harness/config/experiment.cpp, cut_rules.cpp).
+/// Whether illegal_reasons and microbatches_problem would have nothing to say of the schedule.
 bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microbatches) {
-  if (c.pp == 1) return c.schedule == ScheduleKind::one_f_one_b && c.vpp == 1 && microbatches <= most_microbatches;
-  if ((c.schedule == ScheduleKind::interleaved) != (c.vpp > 1)) return false;
-  std::int64_t pieces = static_cast<std::int64_t>(c.pp) * c.vpp;
-  if (c.schedule == ScheduleKind::zb_v) pieces = 2L * c.pp;
-  if (pieces > layers || microbatches > most_microbatches) return false;
-  if (c.schedule == ScheduleKind::dualpipe && c.pp % 2 != 0) return false;
-  return microbatches_fit(c.schedule, c.pp, microbatches);
+  if (c.pp == 1) return c.schedule == plain_schedule && c.vpp == 1 && microbatches <= most_microbatches;
+  ScheduleRules const& rules = rules_of(c.schedule);
+  if (rules.takes_vpp() != (c.vpp > 1)) return false;
+  if (c.pp * rules.pieces_a_stage(c.vpp) > layers || microbatches > most_microbatches) return false;
+  if (rules.even_stages && c.pp % 2 != 0) return false;
+  return rules.microbatches.fit(c.pp, microbatches);
 }
 
 /// Walks the axes that decide the costs of a layer, then those that only arrange layers.
@@ -196,10 +197,6 @@ void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, A
 
 }  // namespace
 
-bool splits_backward(ScheduleKind kind) {
-  return kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v || kind == ScheduleKind::dualpipe;
-}
-
 LayerKey layer_key(Candidate const& c) {
   return {c.tp, c.cp, c.ep, c.etp, c.micro_batch, c.sequence_parallel, c.tp_overlap, c.recompute};
 }
@@ -215,7 +212,7 @@ void leave_out_what_has_no_meaning(PlanAxes& a, ModelConfig const& m) {
     a.recompute = {Recompute::none, Recompute::full};
   }
   if (a.tp == std::vector<std::int32_t>{1}) a.sequence_parallel = a.tp_overlap = {false};
-  if (a.pp == std::vector<std::int32_t>{1}) a.vpp = {1}, a.schedule = {ScheduleKind::one_f_one_b};
+  if (a.pp == std::vector<std::int32_t>{1}) a.vpp = {1}, a.schedule = {plain_schedule};
 }
 
 }  // namespace
@@ -240,8 +237,8 @@ PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices) {
   a.sequence_parallel = {false, true};
   a.tp_overlap = {false, true};
   a.recompute = {Recompute::none, Recompute::selective, Recompute::full};
-  a.schedule = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1, ScheduleKind::zb_v,
-                ScheduleKind::dualpipe};
+  for (ScheduleKind const kind : enum_values<ScheduleKind>())
+    if (rules_of(kind).planned) a.schedule.push_back(kind);
   leave_out_what_has_no_meaning(a, m);
   return a;
 }

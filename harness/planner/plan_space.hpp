@@ -15,7 +15,7 @@ struct Candidate {
   bool sequence_parallel = false;
   bool tp_overlap = false;  ///< chunked
   Recompute recompute = Recompute::none;
-  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  ScheduleKind schedule = plain_schedule;
   bool operator==(Candidate const&) const = default;
 };
 
@@ -79,8 +79,5 @@ struct LayerKey {
   auto operator<=>(LayerKey const&) const = default;
 };
 LayerKey layer_key(Candidate const& candidate);
-
-/// Whether schedules of this kind run input and weight gradients apart.
-bool splits_backward(ScheduleKind kind);
 
 }  // namespace shardbench

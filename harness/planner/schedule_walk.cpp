@@ -29,10 +29,10 @@ WalkOrder walk_order(PipelineSchedule schedule) {
 }
 
 void ScheduleWalk::connect(PipelineSchedule const& shape) {
-  auto const chunks = static_cast<std::size_t>(shape.chunks), stages = static_cast<std::size_t>(shape.stages);
+  std::int32_t const chunks = shape.chunks, stages = shape.stages;
   places_.assign(stages * chunks, {});
   channels_.clear();
-  // Messages of one kind between two stages pass in order; DualPipe's directions have channels of their own.
+  // Messages of one kind between two stages pass in order; two directions have channels of their own.
   std::map<std::tuple<std::int32_t, std::int32_t, int>, std::int32_t> known;
   auto const channel = [&](std::int32_t from, std::int32_t to, int lane) {
     auto const [at, fresh] = known.try_emplace({from, to, lane}, static_cast<std::int32_t>(channels_.size()));
@@ -43,9 +43,9 @@ void ScheduleWalk::connect(PipelineSchedule const& shape) {
     for (std::int32_t chunk = 0; chunk < shape.chunks; ++chunk) {
       auto const next = shape.next({stage, chunk});
       if (!next || next->stage == stage) continue;
-      int const direction = shape.kind == ScheduleKind::dualpipe ? chunk : 0;
-      Place& from = places_[static_cast<std::size_t>(stage) * chunks + static_cast<std::size_t>(chunk)];
-      Place& to = places_[static_cast<std::size_t>(next->stage) * chunks + static_cast<std::size_t>(next->chunk)];
+      int const direction = shape.has_two_directions() ? chunk : 0;
+      Place& from = places_[stage * chunks + chunk];
+      Place& to = places_[next->stage * chunks + next->chunk];
       from.activation_to = to.activation_from = channel(stage, next->stage, direction);
       from.gradient_from = to.gradient_to = channel(next->stage, stage, 2 + direction);
     }
@@ -54,8 +54,9 @@ void ScheduleWalk::connect(PipelineSchedule const& shape) {
 std::vector<StageEnd> const& ScheduleWalk::walk(WalkOrder const& order, std::vector<ChunkTimes> const& times,
                                                 ShardTraffic traffic, bool receives_ahead) {
   order_ = &order, times_ = &times, traffic_ = traffic, receives_ahead_ = receives_ahead && order.shape.chunks > 1;
+  sends_ahead_ = order.shape.sends_ahead();
   connect(order.shape);
-  auto const chunks = static_cast<std::size_t>(order.shape.chunks), stages = order.entries.size();
+  std::size_t const chunks = order.shape.chunks, stages = order.entries.size();
   EXPECT(times.size() == stages * chunks);
   stages_.assign(stages, {});
   ends_.resize(stages);
@@ -74,16 +75,15 @@ std::vector<StageEnd> const& ScheduleWalk::walk(WalkOrder const& order, std::vec
 bool ScheduleWalk::advance(std::size_t index) {
   Stage& stage = stages_[index];
   std::vector<WalkOrder::Entry> const& entries = order_->entries[index];
-  std::size_t const chunks = static_cast<std::size_t>(order_->shape.chunks);
+  std::size_t const chunks = order_->shape.chunks;
   std::size_t const before = stage.at;
   bool const posted = stage.posted;
   while (stage.at < entries.size()) {
     WalkOrder::Entry const& entry = entries[stage.at];
-    if (entry.opens_pair && !stage.posted_next)
-      post_second(stage, index * chunks + static_cast<std::size_t>(entries[stage.at + 1].chunk));
-    if (!pass(stage, index * chunks + static_cast<std::size_t>(entry.chunk), entry)) break;
+    if (entry.opens_pair && !stage.posted_next) post_second(stage, index * chunks + entries[stage.at + 1].chunk);
+    if (!pass(stage, index * chunks + entry.chunk, entry)) break;
     if (entry.kind == ActionKind::backward || entry.kind == ActionKind::backward_weight) {
-      auto const chunk = static_cast<std::size_t>(entry.chunk);
+      auto const chunk = entry.chunk;
       ends_[index].last_at[chunk] = stage.before, ends_[index].last_ms[chunk] = stage.free - stage.before;
     }
     ++stage.at;
@@ -93,7 +93,7 @@ bool ScheduleWalk::advance(std::size_t index) {
 
 double ScheduleWalk::arrival(Stage& stage, std::int32_t number, bool forward, double ms) {
   if (number == nowhere) return 0;
-  Channel& channel = channels_[static_cast<std::size_t>(number)];
+  Channel& channel = channels_[number];
   if (!stage.posted && stage.posted_next && !forward)
     stage.awaited = stage.awaited_next, stage.posted_next = false;
   else if (!stage.posted)
@@ -104,7 +104,7 @@ double ScheduleWalk::arrival(Stage& stage, std::int32_t number, bool forward, do
 
 void ScheduleWalk::post_second(Stage& stage, std::size_t place) {
   if (places_[place].gradient_from == nowhere) return;
-  Channel& channel = channels_[static_cast<std::size_t>(places_[place].gradient_from)];
+  Channel& channel = channels_[places_[place].gradient_from];
   stage.awaited_next =
       channel.post(channel.received, receives_ahead_ ? stage.before : stage.free, (*times_)[place].gradient_in, false);
   stage.posted_next = true;
@@ -125,8 +125,8 @@ bool ScheduleWalk::pass(Stage& stage, std::size_t index, WalkOrder::Entry const&
   std::int32_t const out = weight ? nowhere : forward ? place.activation_to : place.gradient_to;
   std::size_t const sent = place.sent[forward ? 0 : 1];
   double leaves = 0;
-  if (out != nowhere && sent > 0 && !order_->shape.sends_ahead()) {
-    Channel const& channel = channels_[static_cast<std::size_t>(out)];
+  if (out != nowhere && sent > 0 && !sends_ahead_) {
+    Channel const& channel = channels_[out];
     if (channel.done.size() < sent) return false;
     leaves = channel.done[sent - 1];
   }
@@ -134,12 +134,11 @@ bool ScheduleWalk::pass(Stage& stage, std::size_t index, WalkOrder::Entry const&
                end = std::max(own_end, leaves + times.output_share * (own_end - start));
   stage.before = start, stage.free = end, stage.posted = false;
   if (out == nowhere) return true;
-  auto const chunks = static_cast<std::size_t>(order_->shape.chunks);
+  std::int32_t const chunks = order_->shape.chunks;
   auto const target = forward ? order_->shape.next({static_cast<std::int32_t>(index / chunks), entry.chunk})
                               : order_->shape.previous({static_cast<std::int32_t>(index / chunks), entry.chunk});
-  ChunkTimes const& theirs =
-      (*times_)[static_cast<std::size_t>(target->stage) * chunks + static_cast<std::size_t>(target->chunk)];
-  Channel& channel = channels_[static_cast<std::size_t>(out)];
+  ChunkTimes const& theirs = (*times_)[target->stage * chunks + target->chunk];
+  Channel& channel = channels_[out];
   double const ms = forward ? theirs.activation_in : theirs.gradient_in;
   place.sent[forward ? 0 : 1] = channel.post(channel.sent, end, ms, false) + 1;
   return true;

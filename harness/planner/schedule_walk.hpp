@@ -87,7 +87,7 @@ class ScheduleWalk {
   WalkOrder const* order_ = nullptr;
   std::vector<ChunkTimes> const* times_ = nullptr;
   ShardTraffic traffic_ = ShardTraffic::none;
-  bool receives_ahead_ = false;
+  bool receives_ahead_ = false, sends_ahead_ = false;
   std::vector<Place> places_;
   std::vector<Stage> stages_;
   std::vector<Channel> channels_;

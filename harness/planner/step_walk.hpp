@@ -3,8 +3,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/planner/layer_costs.hpp"
-#include "harness/planner/network_memo.hpp"
+#include "harness/planner/chunk_costs.hpp"
 #include "harness/planner/schedule_walk.hpp"
 
 namespace shardbench {
@@ -20,40 +19,27 @@ class StepWalk {
   double step_ms(Candidate const& candidate, LayerCosts const& layer);
 
  private:
-  struct Held {  ///< parameters of a chunk, and the buckets of their gradients
-    double dense = 0, experts = 0, tied = 0, buckets = 0, expert_buckets = 0;
-  };
-  /// A chain of equal collectives of one chunk or stage.
-  struct Chain {
-    double ms = 0;
-    double parts = 1;
-  };
-
   /// When the parts of a chunk's gradients are reduced.
   struct Reduced {
     double first = 0, each = 0, parts = 0;
   };
 
   WalkOrder const& order_of(Candidate const& c, std::int64_t microbatches);
-  void fill_times(Candidate const& c, LayerCosts const& layer, WalkOrder const& order);
-  void fill_messages(Candidate const& c, LayerCosts const& layer, WalkOrder const& order);
-  void fill_traffic(Candidate const& c);
+  void fill_times(ChunkCosts const& costs, WalkOrder const& order);
+  void fill_messages(ChunkCosts const& costs, WalkOrder const& order);
+  void fill_traffic(ChunkCosts const& costs);
   /// [chunk], the reductions beside the last passes; `traffic`: when the stream for them is free, before and after.
   std::vector<Reduced> reduce(std::size_t stage, StageEnd const& passes, double& traffic) const;
   /// When a stage is done after its passes.
-  double end_of(Candidate const& c, LayerCosts const& layer, std::size_t stage, StageEnd const& passes);
-  Chain collective(Candidate const& c, OpKind kind, Held const& held, double bytes_each);
-  /// Sums of what two stages hold copies of: a tied table, all of DualPipe.
-  double copies_ms(Candidate const& c, std::size_t stage);
-  bool gathers_first(Candidate const& c) const;
+  double end_of(ChunkCosts const& costs, std::size_t stage, StageEnd const& passes);
 
   PlanRequest const& request_;
   CostModel const& model_;
   NetworkMemo& network_;
   ScheduleWalk walk_;
   std::vector<ChunkTimes> times_;  ///< [stage * chunks + chunk], as the others
-  std::vector<Held> held_;
-  std::vector<Chain> reductions_, gathers_;
+  std::vector<PieceCost> held_;
+  std::vector<CollectiveChain> reductions_, gathers_;
   std::size_t chunks_ = 1;
   std::map<std::tuple<ScheduleKind, std::int32_t, std::int32_t, std::int64_t>, WalkOrder> orders_;
   std::size_t order_entries_ = 0;

@@ -71,14 +71,14 @@ constexpr std::array knobs{
     Knob{"plain 1f1b",
          [](Candidate& c) {
            c.vpp = 1;
-           return std::exchange(c.schedule, ScheduleKind::one_f_one_b) != ScheduleKind::one_f_one_b;
+           return std::exchange(c.schedule, plain_schedule) != plain_schedule;
          }},
 };
 
 /// A tp, pp of 1 needs what goes with it switched off.
 void tidy(Candidate& c) {
   if (c.tp == 1) c.sequence_parallel = c.tp_overlap = false;
-  if (c.pp == 1) c.schedule = ScheduleKind::one_f_one_b, c.vpp = 1;
+  if (c.pp == 1) c.schedule = plain_schedule, c.vpp = 1;
   if (c.dp == 1) c.zero_stage = 0;
 }
 

@@ -384,10 +384,9 @@ struct StepProgram {
   std::vector<DimRange> sequence;            ///< global positions of this rank's rows, in their order
   Dtype precision = Dtype::f32;
 
-  /// Direction of the pipeline that a chunk's transfers take: DualPipe and ZB-V have two.
+  /// Direction of the pipeline that a chunk's transfers take, where its schedule has two.
   std::int32_t direction_of(std::int32_t chunk) const {
-    bool const two = schedule.kind == ScheduleKind::dualpipe || schedule.kind == ScheduleKind::zb_v;
-    return two ? chunks[static_cast<std::size_t>(chunk)].pipeline_chunk : 0;
+    return schedule.has_two_directions() ? chunks[static_cast<std::size_t>(chunk)].pipeline_chunk : 0;
   }
   /// The segment that an action replays; nullptr for transfers.
   Segment const* segment_of(ActionKind kind, std::int32_t chunk) const;

@@ -7,13 +7,21 @@
 
 namespace shardbench {
 
-enum class ScheduleKind : std::uint8_t { gpipe, one_f_one_b, interleaved, zb_h1, zb_v, dualpipe, size_ };
+/// Every schedule; what there is to know of each stands in one object, NAME_rules (schedule_rules.hpp).
+#define SHARDBENCH_SCHEDULES(ROW) ROW(gpipe) ROW(one_f_one_b) ROW(interleaved) ROW(zb_h1) ROW(zb_v) ROW(dualpipe)
+
+enum class ScheduleKind : std::uint8_t {
+#define SHARDBENCH_ENUMERATOR(name) name,
+  SHARDBENCH_SCHEDULES(SHARDBENCH_ENUMERATOR)
+#undef SHARDBENCH_ENUMERATOR
+      size_
+};
 std::string_view to_string(ScheduleKind kind);
 
-/// Whether so many microbatches suit a schedule: interleaved takes multiples of pp, dualpipe even numbers of at least
-/// 2*pp, the others any.
-bool microbatches_fit(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
-/// Why they do not, with what does; empty where they do.
+/// What a step has where nothing else is asked for, and where there is no pipeline to schedule.
+inline constexpr ScheduleKind plain_schedule = ScheduleKind::one_f_one_b;
+
+/// Why so many microbatches do not suit a schedule, with what does; empty where they do.
 std::string microbatches_problem(ScheduleKind schedule, std::int64_t pp, std::int64_t microbatches);
 
 /// What a rank may be told to do. `backward` is input and weight gradients together; `pair` overlaps a forward with a
@@ -62,31 +70,33 @@ struct ChunkPlace {
 
 /// A pipeline schedule as data: what each stage does, in order, and how the model's pieces lie on stages and chunks.
 struct PipelineSchedule {
-  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  ScheduleKind kind = plain_schedule;
   std::int32_t stages = 1;
   std::int32_t chunks = 1;                 ///< per stage
   std::int32_t microbatches = 1;           ///< per step, over all chunks
   std::vector<std::vector<Action>> order;  ///< [stage], compute actions only until add_transfers()
 
-  /// Model pieces: stages * chunks, except for DualPipe, where every piece exists on two stages.
+  /// Model pieces: stages * chunks, or the stages where every piece lies on two of them.
   std::int32_t pieces() const;
   /// The piece that a chunk holds, 0 first in the model.
   std::int32_t piece_of(ChunkPlace place) const;
   /// The chunk that takes over this one's output, or nothing after the last piece.
-  std::optional<ChunkPlace> next(ChunkPlace place) const;
-  std::optional<ChunkPlace> previous(ChunkPlace place) const;
+  std::optional<ChunkPlace> next(ChunkPlace place) const { return beside(place, 1); }
+  std::optional<ChunkPlace> previous(ChunkPlace place) const { return beside(place, -1); }
   /// Stages run ahead of their receivers (rounds longer than the pipeline, zero-bubble orders): what is sent then needs
   /// a buffer for each microbatch until its gradient comes back, or sender and receiver wait for one another.
-  bool sends_ahead() const {
-    return kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v ||
-           (kind == ScheduleKind::interleaved && microbatches % stages != 0);
-  }
-  /// True when the schedule splits backward into input and weight parts anywhere.
+  bool sends_ahead() const;
+  /// Transfers of its chunks run up the stages and down, each in a stream of its own.
+  bool has_two_directions() const;
+  /// True when this order splits backward into input and weight parts anywhere.
   bool splits_backward() const;
+
+ private:
+  std::optional<ChunkPlace> beside(ChunkPlace place, std::int32_t step) const;
 };
 
-/// Builds a schedule. `chunks` is read by `interleaved` only (zb-v and dualpipe have two). Throws IllegalConfig naming
-/// the rule that stages, chunks and microbatches break.
+/// Builds a schedule. `chunks` is read where the schedule takes a vpp, others have their own number. Throws
+/// IllegalConfig naming the rule that stages, chunks and microbatches break.
 PipelineSchedule make_schedule(ScheduleKind kind, std::int64_t stages, std::int64_t chunks, std::int64_t microbatches);
 
 /// Inserts a receive before each action that needs another stage's tensor and a send after each that makes one.

@@ -4,6 +4,7 @@
 
 #include "harness/schedule/schedule.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 
@@ -36,7 +37,7 @@ class Reader {
     std::int32_t value = 0;
     auto const [end, error] = std::from_chars(text_.data() + pos_, text_.data() + text_.size(), value);
     if (error != std::errc{} || value < 0) fail("a number");
-    pos_ = static_cast<std::size_t>(end - text_.data());
+    pos_ = end - text_.data();
     return value;
   }
   void place(std::int32_t& chunk, std::int32_t& microbatch) {
@@ -116,10 +117,8 @@ PipelineSchedule parse_schedule(std::string_view text) {
   };
   Reader header(next_line(), 1);
   bool known = false;
-  for (int k = 0; k < static_cast<int>(ScheduleKind::size_) && !known; ++k) {
-    s.kind = static_cast<ScheduleKind>(k);
-    known = header.take(fmt::format("{} ", to_string(s.kind)));
-  }
+  for (ScheduleKind const kind : enum_values<ScheduleKind>())
+    if (!known && header.take(fmt::format("{} ", to_string(kind)))) known = true, s.kind = kind;
   if (!known) header.fail("a schedule name");
   if (!header.take("stages=")) header.fail("'stages='");
   s.stages = header.number();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/schedule/schedule_rules.hpp"
 #include "harness/sharding/device_mesh.hpp"
 
 namespace shardbench {
@@ -67,12 +68,12 @@ IdVector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
   groups.push_back({"expert_shard", Axis::dp, sharding(edp, rank, expert_parts, false)});
   groups.push_back({"expert_replica", Axis::dp, sharding(edp, rank, expert_parts, true)});
   Group tied{"tied_embedding", Axis::pp, {}};
-  // ZB-V and DualPipe hold the first and the last piece on one rank.
-  bool const apart = c.schedule != ScheduleKind::zb_v && c.schedule != ScheduleKind::dualpipe;
+  ScheduleRules const& rules = rules_of(c.schedule);
+  bool const apart = !rules.two_directions();  // the first and the last piece
   if (c.pp > 1 && apart && (stage == 0 || stage == c.pp - 1)) tied.members = {column.front(), column.back()};
   Group mirror{"pipeline_mirror", Axis::pp, {}};
-  if (c.schedule == ScheduleKind::dualpipe) {
-    auto const other = column[static_cast<std::size_t>(c.pp - 1 - stage)];
+  if (rules.mirrored()) {
+    auto const other = column[ScheduleRules::mirror_of(stage, c.pp)];
     mirror.members = {std::min(rank, other), std::max(rank, other)};
   }
   groups.push_back(std::move(tied));

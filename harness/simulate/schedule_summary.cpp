@@ -40,26 +40,26 @@ void add_chunk(StepProgram& p, std::int32_t index) {
 }
 
 /// Durations by action: the label of a schedule program's op is its action kind.
-class CostsByAction final : public DurationModel {
+class TimesByAction final : public DurationModel {
  public:
-  explicit CostsByAction(ChunkCosts const& costs) : costs_(costs) {}
+  explicit TimesByAction(PassTimes const& times) : times_(times) {}
   double compute_ms(StepProgram const&, Op const& op, bool) const final {
     switch (static_cast<ActionKind>(std::int32_t{op.label})) {
       case ActionKind::forward:
-        return costs_.forward;
+        return times_.forward;
       case ActionKind::backward:
-        return costs_.backward_input + costs_.backward_weight;
+        return times_.backward();
       case ActionKind::backward_input:
-        return costs_.backward_input;
+        return times_.backward_input;
       default:
-        return costs_.backward_weight;
+        return times_.backward_weight;
     }
   }
   double collective_ms(StepProgram const&, Op const&) const final { return 0; }
-  double transfer_ms(StepProgram const&, Op const&) const final { return costs_.transfer; }
+  double transfer_ms(StepProgram const&, Op const&) const final { return times_.transfer; }
 
  private:
-  ChunkCosts costs_;
+  PassTimes times_;
 };
 
 }  // namespace
@@ -86,20 +86,20 @@ std::vector<StepProgram> schedule_programs(PipelineSchedule const& schedule) {
               for (TensorRef& ref : *refs)
                 if (ref.id == from) ref.id = to;
       };
-      Chunk& mine = p.chunks[static_cast<std::size_t>(c)];
-      Chunk& theirs = p.chunks[static_cast<std::size_t>(next->chunk)];
+      Chunk& mine = p.chunks[c];
+      Chunk& theirs = p.chunks[next->chunk];
       rename(theirs.input, mine.output), rename(theirs.input_gradient, mine.output_gradient);
       theirs.input = mine.output, theirs.input_gradient = mine.output_gradient;
     }
-    p.actions = with_transfers.order[static_cast<std::size_t>(stage)];
+    p.actions = with_transfers.order[stage];
     programs.push_back(std::move(p));
   }
   return programs;
 }
 
-ScheduleSummary summarize_schedule(PipelineSchedule const& schedule, ChunkCosts const& costs) {
+ScheduleSummary summarize_schedule(PipelineSchedule const& schedule, PassTimes const& times) {
   auto const programs = schedule_programs(schedule);
-  auto const result = simulate(programs, CostsByAction(costs), {.record_spans = false});
+  auto const result = simulate(programs, TimesByAction(times), {.record_spans = false});
   ScheduleSummary summary;
   summary.step = result.step_ms;
   for (auto const& stage : result.stages) summary.ideal = std::max(summary.ideal, stage.compute_ms);

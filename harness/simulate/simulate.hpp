@@ -3,6 +3,7 @@
 
 #include "harness/program/analysis/memory_plan.hpp"
 #include "harness/record/timeline.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 
 namespace shardbench {
 
@@ -64,11 +65,6 @@ struct SimulationResult {
 SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
                           SimulationOptions options = {});
 
-/// Parts of a microbatch's work on one chunk, in any unit: forward, input gradient, weight gradient; a message.
-struct ChunkCosts {
-  double forward = 1, backward_input = 1, backward_weight = 1, transfer = 0;
-};
-
 /// The bare schedule as programs of one op per action, so that schedules are simulated by the same engine.
 std::vector<StepProgram> schedule_programs(PipelineSchedule const& schedule);
 
@@ -80,6 +76,6 @@ struct ScheduleSummary {
   double bubble_fraction = 0;                 ///< bubble / step
   std::vector<std::int32_t> activation_peak;  ///< [stage] most microbatch-chunks held at once
 };
-ScheduleSummary summarize_schedule(PipelineSchedule const& schedule, ChunkCosts const& costs);
+ScheduleSummary summarize_schedule(PipelineSchedule const& schedule, PassTimes const& times);
 
 }  // namespace shardbench

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "bench/shardbench/cli/commands.hpp"
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 #include "harness/simulate/simulate.hpp"
 #include "kernels/core/error.hpp"
 
@@ -14,7 +14,7 @@ namespace shardbench {
 namespace {
 
 constexpr double forward_slots = 1, backward_slots = 2;  // the usual picture: a backward takes twice a forward
-constexpr std::size_t widest_grid = 200;
+constexpr std::int64_t widest_grid = 200;
 constexpr std::int64_t most_drawn = std::int64_t{1} << 16;
 
 /// Work of one forward of a chunk, where a forward of all layers of a stage's share is 1. DualPipe's two chunks are
@@ -36,7 +36,7 @@ class SlotDurations final : public DurationModel {
   double unit_;
 };
 
-std::string cell_of(char kind, std::int32_t microbatch, std::int32_t chunk, std::int32_t chunks) {
+std::string cell_of(std::string_view kind, std::int32_t microbatch, std::int32_t chunk, std::int32_t chunks) {
   std::string const where = chunks > 1 ? std::string(1, static_cast<char>('a' + chunk)) : std::string();
   return fmt::format("{}{}{}", kind, microbatch, where);
 }
@@ -44,30 +44,14 @@ std::string cell_of(char kind, std::int32_t microbatch, std::int32_t chunk, std:
 /// The words of a stage's compute spans, in their order: F forward, B backward, I input and W weight gradients.
 std::vector<std::string> cells_of_stage(PipelineSchedule const& schedule, std::size_t stage) {
   std::vector<std::string> cells;
-  for (Action const& a : schedule.order[stage]) {
-    auto const add = [&](char kind, std::int32_t microbatch, std::int32_t chunk) {
-      cells.push_back(cell_of(kind, microbatch, chunk, schedule.chunks));
-    };
-    switch (a.kind) {
-      case ActionKind::forward:
-        add('F', a.microbatch, a.chunk);
-        break;
-      case ActionKind::backward:
-        add('B', a.microbatch, a.chunk);
-        break;
-      case ActionKind::backward_input:
-        add('I', a.microbatch, a.chunk);
-        break;
-      case ActionKind::backward_weight:
-        add('W', a.microbatch, a.chunk);
-        break;
-      case ActionKind::pair:
-        add('F', a.microbatch, a.chunk), add('B', a.pair_microbatch, a.pair_chunk);
-        break;
-      default:
-        break;
-    }
-  }
+  auto const add = [&](ActionKind kind, std::int32_t microbatch, std::int32_t chunk) {
+    cells.push_back(cell_of(to_string(kind), microbatch, chunk, schedule.chunks));
+  };
+  for (Action const& a : schedule.order[stage])
+    if (a.kind == ActionKind::pair)
+      add(ActionKind::forward, a.microbatch, a.chunk), add(ActionKind::backward, a.pair_microbatch, a.pair_chunk);
+    else
+      add(a.kind, a.microbatch, a.chunk);
   return cells;
 }
 
@@ -75,9 +59,9 @@ std::vector<std::string> cells_of_stage(PipelineSchedule const& schedule, std::s
 std::vector<std::string> grid_lines(PipelineSchedule const& schedule) {
   double const unit = chunk_unit(schedule);
   SimulationResult const result = simulate(schedule_programs(schedule), SlotDurations(unit));
-  auto const slot = [&](double time) { return static_cast<std::size_t>(std::lround(time / unit)); };
-  std::size_t const slots = slot(result.step_ms);
-  std::size_t const width = cell_of('F', schedule.microbatches - 1, 0, schedule.chunks).size() + 1;
+  auto const slot = [&](double time) { return std::lround(time / unit); };
+  std::int64_t const slots = slot(result.step_ms);
+  std::int64_t const width = cell_of("F", schedule.microbatches - 1, 0, schedule.chunks).size() + 1;
   if (slots * width > widest_grid) return {};
   std::vector<std::string> lines;
   for (std::size_t stage = 0; stage < result.stages.size(); ++stage) {
@@ -88,36 +72,12 @@ std::vector<std::string> grid_lines(PipelineSchedule const& schedule) {
     if (cells.size() != spans.size()) return {};
     std::vector<std::string> row(slots, ".");
     for (std::size_t i = 0; i < spans.size(); ++i)
-      for (std::size_t t = slot(spans[i].start_ms); t < slot(spans[i].end_ms); ++t) row[t] = cells[i];
+      for (std::int64_t t = slot(spans[i].start_ms); t < slot(spans[i].end_ms); ++t) row[t] = cells[i];
     std::string line = fmt::format("stage {:<3}", stage);
     for (std::string const& cell : row) line += fmt::format("{:<{}}", cell, width);
     lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
   }
   return lines;
-}
-
-struct ClosedForm {
-  double bubble = 0;  ///< in forward times
-  std::string text;
-};
-
-/// Bubble by the papers' formulas, F = 1, B = 2, W = 1; nothing where the formula does not hold.
-std::optional<ClosedForm> closed_form(PipelineSchedule const& s) {
-  double const p = s.stages, f = forward_slots, b = backward_slots, w = 1;
-  switch (s.kind) {
-    case ScheduleKind::gpipe:
-    case ScheduleKind::one_f_one_b:
-      return ClosedForm{(p - 1) * (f + b), "(p-1)(F+B)"};
-    case ScheduleKind::interleaved:
-      return ClosedForm{(p - 1) * (f + b) / s.chunks, "(p-1)(F+B)/v"};
-    case ScheduleKind::zb_h1:
-      if (s.microbatches < s.stages) return std::nullopt;
-      return ClosedForm{(p - 1) * (f + b - 2 * w), "(p-1)(F+B-2W)"};
-    case ScheduleKind::dualpipe:
-      return ClosedForm{(p / 2 - 1) * (f + b + b - 3 * w), "(p/2-1)(F&B+B-3W), F&B = F+B"};
-    default:
-      return std::nullopt;
-  }
 }
 
 void print_summary(PipelineSchedule const& schedule) {
@@ -126,7 +86,13 @@ void print_summary(PipelineSchedule const& schedule) {
       summarize_schedule(schedule, {.forward = unit, .backward_input = unit, .backward_weight = unit});
   fmt::print("step      {:g} forward times, {:g} of them work\n", summary.step, summary.ideal);
   fmt::print("bubble    {:g} ({:.2f}% of the step)", summary.bubble, 100 * summary.bubble_fraction);
-  if (auto const form = closed_form(schedule)) fmt::print("; closed form {} = {:g}", form->text, form->bubble);
+  ScheduleRules const& rules = rules_of(schedule.kind);
+  PipelineSize const size{static_cast<double>(schedule.stages), static_cast<double>(schedule.chunks),
+                          static_cast<double>(schedule.microbatches)};
+  PassTimes const stage{
+      .forward = forward_slots, .backward_input = backward_slots / 2, .backward_weight = backward_slots / 2};
+  if (auto const bubble = rules.bubble(size, stage))
+    fmt::print("; closed form {} = {:g}", rules.bubble_formula, *bubble);
   fmt::print("\npeak      most activations held by a stage, in microbatches of a chunk: {}\n",
              fmt::join(summary.activation_peak, " "));
 }

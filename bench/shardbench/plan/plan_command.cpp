@@ -276,7 +276,7 @@ int serve_fewest(PlanInput const& in, CostModel const& model) {
       quick.top = 1, quick.simulated = simulated_in_search;
       ServeResult const result = plan_serving(serve_request(in, devices), model, quick, in.objective);
       trial.simulated = true;
-      trial.possible = result.best.size() + static_cast<std::size_t>(result.too_slow) > 0;
+      trial.possible = !result.best.empty() || result.too_slow > 0;
       trial.meets = !result.best.empty();
       trial.time = trial.meets ? result.best.front().tpot_ms : result.least_tpot_ms;
     } catch (InputError const&) {

@@ -5,19 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "harness/planner/plan_space.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 
 namespace shardbench {
 namespace {
 
-std::string torchtitan_schedule(ScheduleKind kind) {
-  std::string_view name;
-  if (kind == ScheduleKind::gpipe) name = "GPipe";
-  if (kind == ScheduleKind::one_f_one_b) name = "1F1B";
-  if (kind == ScheduleKind::interleaved) name = "Interleaved1F1B";
-  if (kind == ScheduleKind::zb_v) name = "ZBVZeroBubble";
-  return name.empty() ? fmt::format("[no option for schedule {}]", to_string(kind))
-                      : fmt::format("--parallelism.pipeline_parallel_schedule {}", name);
+std::string torchtitan_schedule(ScheduleRules const& rules) {
+  return rules.torchtitan.empty() ? fmt::format("[no option for schedule {}]", rules.name)
+                                  : fmt::format("--parallelism.pipeline_parallel_schedule {}", rules.torchtitan);
 }
 
 /// How many pieces in a row hold how many layers.
@@ -53,11 +48,11 @@ std::string megatron_layout(Experiment const& e) {
 
 std::string megatron_pipeline(Experiment const& e) {
   Cut const& p = e.cut;
-  if (p.pp > 1 && (splits_backward(p.schedule) || p.schedule == ScheduleKind::gpipe))
-    return fmt::format(" [no flag for schedule {}]", to_string(p.schedule));
+  ScheduleRules const& rules = rules_of(p.schedule);
+  if (p.pp > 1 && !rules.megatron) return fmt::format(" [no flag for schedule {}]", rules.name);
   // A layout says the number of virtual stages itself, and is refused beside a flag that says it too.
   if (splits_unevenly(e)) return fmt::format(" --pipeline-model-parallel-layout '{}'", megatron_layout(e));
-  return p.vpp > 1 ? fmt::format(" --num-virtual-stages-per-pipeline-rank {}", p.vpp) : "";
+  return p.vpp > 1 ? fmt::format(" {} {}", *rules.megatron, p.vpp) : "";
 }
 
 std::string megatron_zero(int stage) {
@@ -126,7 +121,7 @@ std::string torchtitan_pipeline(Experiment const& e) {
   std::string text = fmt::format(
       " {} --parallelism.pipeline_parallel_microbatch_size {} --parallelism.pipeline_parallel_first_stage_less_layers "
       "0 --parallelism.pipeline_parallel_last_stage_less_layers 0",
-      torchtitan_schedule(p.schedule), e.micro_batch);
+      torchtitan_schedule(rules_of(p.schedule)), e.micro_batch);
   if (splits_unevenly(e)) {
     std::string pieces;
     for (LayerRun const& run : layer_runs(split_layers(e.model.layers, model_chunks(p))))

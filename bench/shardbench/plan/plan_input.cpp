@@ -37,7 +37,7 @@ std::optional<double> take_number(std::string_view& text) {
   bool const starts = !text.empty() && (text.front() == '.' || (text.front() >= '0' && text.front() <= '9'));
   auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (!starts || error != std::errc{}) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  text.remove_prefix(stop - text.data());
   return value;
 }
 
@@ -163,7 +163,7 @@ PlanInput read_plan_input(Arguments const& a, CostModel const& model) {
     in.counts = {1, searched_devices};
   else
     throw InputError("--gpus: missing; a number of devices, or FROM..TO (--objective gpus does without)");
-  in.options.top = static_cast<std::size_t>(a.has("top") ? parse_integer("top", a.option("top"), 1, 1000) : 5);
+  in.options.top = a.has("top") ? parse_integer("top", a.option("top"), 1, 1000) : 5;
   in.options.simulated = std::max(in.options.simulated, in.options.top);
   in.options.memory_share = option_or(a, "max-memory", {{"%", 1}}, 1, 100, 100) / 100;
   read_model(in, a);

@@ -7,6 +7,7 @@
 
 #include "harness/program/graph/context_blocks.hpp"
 #include "harness/program/graph/redistribute.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -257,7 +258,7 @@ ParameterId Tape::add_parameter(Parameter p) {
   for (ParameterSection& section : p.sections)
     if (section.tp_copies == 0) section.tp_copies = program.degree[Axis::tp];
   // DualPipe holds every piece twice; the copy of the second direction is counted once with the first.
-  if (program.schedule.kind == ScheduleKind::dualpipe && program.direction_of(chunk_) == 1) p.copy = true;
+  if (rules_of(program.schedule.kind).mirrored() && program.direction_of(chunk_) == 1) p.copy = true;
   p.weight = new_tensor(p.name, TensorRole::parameter, program.precision, p.rows, p.cols);
   if (experiment.phase == PhaseKind::train)
     p.gradient = new_tensor(p.name + ".gradient", TensorRole::gradient, experiment.gradient_dtype, p.rows, p.cols);

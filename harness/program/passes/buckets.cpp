@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -213,8 +214,7 @@ std::vector<Op> insert_reductions(StepProgram& p, Tape& b, std::int32_t first_bu
 /// Gradients that come with the input part of a backward pass whose parts run apart.
 std::set<TensorId> early_gradients(StepProgram const& p, std::vector<Op> const& backward) {
   std::set<TensorId> early;
-  ScheduleKind const kind = p.schedule.kind;  // the orders are not the program's
-  if (kind != ScheduleKind::zb_h1 && kind != ScheduleKind::zb_v && kind != ScheduleKind::dualpipe) return early;
+  if (!rules_of(p.schedule.kind).splits_backward) return early;  // the orders are not the program's
   for (Op const& op : backward)
     if (op.part == BackwardPart::input)
       for (TensorRef const& out : op.outputs) early.insert(out.id);

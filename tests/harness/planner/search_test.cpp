@@ -19,7 +19,7 @@ double stage_factor(std::int64_t stage, std::int64_t stages) {
 
 class UnlikeStages final : public DurationModel {
  public:
-  UnlikeStages(std::int64_t stages, ChunkCosts const& costs) : stages_(stages), costs_(costs) {}
+  UnlikeStages(std::int64_t stages, PassTimes const& costs) : stages_(stages), costs_(costs) {}
   double compute_ms(StepProgram const& p, Op const& op, bool) const final {
     auto const kind = static_cast<ActionKind>(std::int32_t{op.label});
     double const ms = kind == ActionKind::forward          ? costs_.forward
@@ -33,10 +33,10 @@ class UnlikeStages final : public DurationModel {
 
  private:
   std::int64_t stages_;
-  ChunkCosts costs_;
+  PassTimes costs_;
 };
 
-double walked(PipelineSchedule const& schedule, ChunkCosts const& costs) {
+double walked(PipelineSchedule const& schedule, PassTimes const& costs) {
   WalkOrder const order = walk_order(schedule);
   std::vector<ChunkTimes> times;
   for (std::int32_t stage = 0; stage < schedule.stages; ++stage)
@@ -64,7 +64,7 @@ TEST(ScheduleWalk, TakesWhatTheEventSimulationTakes) {
     for (Shape const shape : {Shape{2, 2, 4}, Shape{4, 3, 8}, Shape{4, 2, 32}})
       for (double const message : {0.0, 0.1, 1.5}) {
         PipelineSchedule const schedule = make_schedule(kind, shape.stages, shape.chunks, shape.microbatches);
-        ChunkCosts const costs{1, 1.2, 0.7, message};
+        PassTimes const costs{1, 1.2, 0.7, message};
         double const simulated =
             simulate(schedule_programs(schedule), UnlikeStages(shape.stages, costs), {.record_spans = false}).step_ms;
         EXPECT_NEAR(walked(schedule, costs), simulated, 1e-9 * simulated)

@@ -6,21 +6,20 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/schedule/schedule_rules.hpp"
 #include "harness/simulate/simulate.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
 
-constexpr ScheduleKind all_kinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
-                                      ScheduleKind::zb_h1, ScheduleKind::zb_v,        ScheduleKind::dualpipe};
-
 /// Legal sizes of every kind, small and odd ones too.
 std::vector<PipelineSchedule> many_schedules() {
   std::vector<PipelineSchedule> all;
-  for (ScheduleKind const kind : all_kinds)
+  for (ScheduleKind const kind : enum_values<ScheduleKind>())
     for (std::int64_t stages = 1; stages <= 8; ++stages)
-      for (std::int64_t chunks = 1; chunks <= (kind == ScheduleKind::interleaved ? 3 : 1); ++chunks)
+      for (std::int64_t chunks = 1; chunks <= (rules_of(kind).takes_vpp() ? 3 : 1); ++chunks)
         for (std::int64_t const m : {1, 2, 3, 5, 8, 16, 20}) {
           try {
             all.push_back(make_schedule(kind, stages, chunks, m));
@@ -37,7 +36,7 @@ std::string name_of(PipelineSchedule const& s) {
 TEST(Schedule, EachMicrobatchOfEachChunkOnceForwardBeforeBackward) {
   for (PipelineSchedule const& s : many_schedules()) {
     SCOPED_TRACE(name_of(s));
-    bool const two_way = s.kind == ScheduleKind::dualpipe;
+    bool const two_way = rules_of(s.kind).mirrored();
     for (auto const& actions : s.order) {
       std::map<std::pair<std::int32_t, std::int32_t>, int> forwards, inputs, weights;
       auto const back = [&](std::int32_t c, std::int32_t m, bool input, bool weight) {
@@ -109,9 +108,51 @@ TEST(Schedule, ActivationPeak) {
     }
 }
 
+TEST(ScheduleRules, EveryRowSaysAll) {
+  for (ScheduleKind const kind : enum_values<ScheduleKind>()) {
+    ScheduleRules const& rules = rules_of(kind);
+    SCOPED_TRACE(rules.name);
+    for (std::string_view const words : {rules.name, rules.summary, rules.source}) EXPECT_FALSE(words.empty());
+    EXPECT_TRUE(rules.microbatches.fit && rules.microbatches.problem && rules.sends_ahead && rules.order);
+    ASSERT_TRUE(rules.in_flight && rules.bubble && rules.longest_path);
+    EXPECT_TRUE(rules.layout == PieceLayout::round_robin || rules.fixed_chunks == 2) << "a fold has two chunks a stage";
+    EXPECT_EQ(rules.bubble({4, 2, 16}, {}).has_value(), !rules.bubble_formula.empty());
+    PipelineSchedule const s = make_schedule(kind, 4, 2, 16);
+    EXPECT_EQ(s.splits_backward(), rules.splits_backward);
+  }
+}
+
+// What is printed as the closed form, against the schedule played: equal parts, for which all of them hold.
+TEST(ScheduleRules, ClosedFormsAreTheBubblesOfPlayedSchedules) {
+  for (ScheduleKind const kind : enum_values<ScheduleKind>())
+    for (std::int64_t p = 2; p <= 8; p += 2)
+      for (std::int64_t const m : {2 * p, 4 * p}) {
+        PipelineSchedule const s = make_schedule(kind, p, 2, m);
+        double const unit = static_cast<double>(p) / s.pieces();
+        double const played = summarize_schedule(s, {unit, unit, unit, 0}).bubble;
+        auto const closed = rules_of(kind).bubble({s.stages * 1.0, s.chunks * 1.0, s.microbatches * 1.0}, {});
+        if (!closed) continue;
+        // Pairs are played part after part: the one forward that a whole pair would wait for is saved.
+        double const saved = rules_of(kind).mirrored() && p > 2 ? 1 : 0;
+        EXPECT_NEAR(played, *closed - saved, 1e-9) << rules_of(kind).name << " p " << p << " m " << m;
+      }
+}
+
+// (p-1)(F+B-2W) with B the whole backward pass: a third of what 1F1B has for equal parts.
+TEST(ScheduleRules, BubbleOfZbH1IsNotThatOf1F1B) {
+  for (double p = 2; p <= 8; ++p) {
+    double const f = 3, i = 4, w = 2;
+    EXPECT_EQ(*rules_of(ScheduleKind::zb_h1).bubble({p, 1, 3 * p}, {f, i, w}), (p - 1) * (f + (i + w) - 2 * w));
+    EXPECT_EQ(*rules_of(ScheduleKind::one_f_one_b).bubble({p, 1, 3 * p}, {f, i, w}), (p - 1) * (f + i + w));
+    auto const played =
+        summarize_schedule(make_schedule(ScheduleKind::zb_h1, static_cast<int>(p), 1, static_cast<int>(3 * p)), {});
+    EXPECT_NEAR(played.bubble, p - 1, 1e-9);
+  }
+}
+
 TEST(Schedule, BubblesOfTheClosedForms) {
   double const f = 3, bi = 4, w = 2, b = bi + w;
-  ChunkCosts const costs{f, bi, w, 0};
+  PassTimes const costs{f, bi, w, 0};
   for (int p = 1; p <= 8; ++p)
     for (int m : {2 * p, 3 * p}) {
       for (ScheduleKind const kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b})
