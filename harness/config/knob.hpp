@@ -12,7 +12,7 @@ namespace shardbench {
 
 /// A line of `shardbench strategies`: what a value of the knob does, and where that comes from.
 struct KnobSource {
-  std::string_view name, usage;  ///< "ZeRO", "--zero 0|1|2|3"
+  std::string name, usage;  ///< "ZeRO", "--zero 0|1|2|3"
   std::string_view what, source;
 };
 
@@ -65,6 +65,7 @@ struct Knob {
   Knob& needs(KnobNeed const& condition) { return need = &condition, *this; }
   Knob& needs_even_as_default(KnobNeed const& condition) { return default_asks = true, needs(condition); }
   Knob& from(KnobSource const& line) { return sources.push_back(line), *this; }
+  Knob& from(std::vector<KnobSource> lines) { return sources = std::move(lines), *this; }
   Knob& of_runs() { return only_runs = true, *this; }
   Knob& of_gpus() { return only_gpu = true, of_runs(); }
   Knob& of_ranks_together() { return together = true, *this; }

@@ -5,6 +5,7 @@
 
 #include "harness/config/knob.hpp"
 #include "harness/config/knob_kinds.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 
 namespace shardbench {
 namespace {
@@ -219,25 +220,24 @@ Knobs tensor_knobs() {
   };
 }
 
+/// Each schedule's own row tells its source.
+std::vector<KnobSource> schedule_sources() {
+  std::vector<KnobSource> sources;
+  for (ScheduleKind const kind : enum_values<ScheduleKind>()) {
+    ScheduleRules const& rules = rules_of(kind);
+    std::string const name(rules.name);
+    sources.push_back(
+        {"schedule " + name, rules.takes_vpp() ? "--vpp N" : "--schedule " + name, rules.summary, rules.source});
+  }
+  return sources;
+}
+
 Knobs schedule_knobs() {
   return {
       choice("schedule", "pipeline schedule", SB_FIELD(cut.schedule))
+          .from(schedule_sources())
           .cut("schedule", "Pipeline schedule.")
           .needs_even_as_default(stages)
-          .from({"schedule gpipe", "--schedule gpipe", "all forwards, then all backwards", "Huang et al. 2019, GPipe"})
-          .from({"schedule 1f1b", "--schedule 1f1b",
-                 "one forward, one backward: the bubble of GPipe, activations of at most pp microbatches",
-                 "Narayanan et al. 2019, PipeDream; 2021, Memory-Efficient Pipeline-Parallel DNN Training"})
-          .from({"schedule interleaved", "--vpp N",
-                 "N model chunks a stage: the bubble shrinks by N, messages grow by N",
-                 "Narayanan et al. 2021, Efficient Large-Scale Training on GPU Clusters"})
-          .from({"schedule zb-h1", "--schedule zb-h1", "weight gradients fill the bubble at the memory of 1F1B",
-                 "Qi et al. 2024, Zero Bubble Pipeline Parallelism"})
-          .from({"schedule zb-v", "--schedule zb-v", "two chunks a stage in a V, weight gradients fill the bubble",
-                 "Qi et al. 2024, Pipeline Parallelism with Controllable Memory"})
-          .from({"schedule dualpipe", "--schedule dualpipe",
-                 "microbatches enter from both ends, forwards overlap backwards; weights twice",
-                 "DeepSeek-AI 2024, DeepSeek-V3 Technical Report"})
           .varied_by_plans(),
       choice("recompute", "activations computed again in the backward pass", SB_FIELD(cut.recompute))
           .cut("recompute", "Activations computed again in backward: none, selective or full.")

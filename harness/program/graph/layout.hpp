@@ -1,5 +1,5 @@
 #pragma once
-#include "harness/sharding/axis.hpp"
+#include "harness/config/axis.hpp"
 #include "harness/sharding/placement.hpp"
 #include "kernels/core/index.hpp"
 

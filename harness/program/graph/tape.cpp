@@ -257,7 +257,7 @@ ParameterId Tape::add_parameter(Parameter p) {
   p.chunk = chunk_;
   for (ParameterSection& section : p.sections)
     if (section.tp_copies == 0) section.tp_copies = program.degree[Axis::tp];
-  // DualPipe holds every piece twice; the copy of the second direction is counted once with the first.
+  // Where every piece lies on two stages, the copy of the second direction is counted once with the first.
   if (rules_of(program.schedule.kind).mirrored() && program.direction_of(chunk_) == 1) p.copy = true;
   p.weight = new_tensor(p.name, TensorRole::parameter, program.precision, p.rows, p.cols);
   if (experiment.phase == PhaseKind::train)
