@@ -21,7 +21,7 @@ namespace {
 struct Setup {
   std::unique_ptr<Communicator> group;
   InlineStream stream;
-  std::size_t ranks() const { return static_cast<std::size_t>(group->size()); }
+  std::size_t ranks() const { return group->size(); }
 };
 
 Setup& setup() {
@@ -44,7 +44,7 @@ class Exchange {
   Exchange(CommCall call, std::size_t payload)
       : call_(call),
         ranks_(setup().ranks()),
-        rank_(static_cast<std::size_t>(setup().group->rank())),
+        rank_(setup().group->rank()),
         shard_(payload / ranks_) {
     bool const gathers = call == CommCall::all_gather,
                whole = call == CommCall::all_reduce || call == CommCall::broadcast;

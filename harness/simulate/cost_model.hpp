@@ -13,7 +13,7 @@ namespace shardbench {
 struct RankLayout {
   std::vector<std::int64_t> device_of;
   std::int64_t device(std::int64_t rank) const {
-    return device_of.empty() ? rank : device_of[static_cast<std::size_t>(rank)];
+    return device_of.empty() ? rank : device_of[rank];
   }
 };
 

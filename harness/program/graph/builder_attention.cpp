@@ -32,7 +32,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   bool const cut = tp > 1 && is_shard(strategy_.weight("attention.qkv"), 0);
   AttentionOpShape s;
   s.seq_q = program_.local_seq;
-  s.seq_k = program_.context + s.seq_q;
+  s.seq_k = program_.inference.context + s.seq_q;
   s.batch = program_.micro_batch * streams_;
   s.heads = cut ? model_.heads / tp : model_.heads;
   s.kv_heads = cut ? std::max<std::int64_t>(1, model_.kv_heads / tp) : model_.kv_heads;
@@ -41,7 +41,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
                                        : 1.0f / std::sqrt(static_cast<float>(model_.head_dim));
   s.softcap = model_.attention_softcap;
   s.window =
-      model_.has_window(layer) && model_.sliding_window < program_.context + program_.seq ? model_.sliding_window : 0;
+      model_.has_window(layer) && model_.sliding_window < program_.inference.context + program_.seq ? model_.sliding_window : 0;
   s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
   s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * program_.degree[cp_axis]);
   double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);
@@ -51,7 +51,7 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   if (caches() && program_.degree[cp_axis] == 1) {
     s.visible_pairs = 0;
     for (std::int64_t i = 0; i < s.seq_q; ++i) {
-      std::int64_t const keys = s.mask == AttentionMask::none ? s.seq_k : program_.context + i + 1;
+      std::int64_t const keys = s.mask == AttentionMask::none ? s.seq_k : program_.inference.context + i + 1;
       s.visible_pairs += static_cast<double>(s.window > 0 ? std::min(s.window, keys) : keys);
     }
     return s;
@@ -64,11 +64,11 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
 void GraphBuilder::rotate(TensorRef heads, std::int64_t stride, bool inverse) {
   AttentionOpShape const a = attention_shape(layer_);
   auto const rotary = static_cast<std::int64_t>(model_.rotary_fraction * static_cast<double>(model_.head_dim));
-  std::optional<RopeRule> const rule = model_.rope_rule(layer_, program_.context + program_.seq, rotary);
+  std::optional<RopeRule> const rule = model_.rope_rule(layer_, program_.inference.context + program_.seq, rotary);
   if (!rule) return;
   RopeShape const shape{a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, *rule, inverse};
   heads.stride = stride;
-  emit(make_op(OpKind::rope, shape, "attention.rope", {heads, {program_.positions, 0, 0}}, {heads}));
+  emit(make_op(OpKind::rope, shape, "attention.rope", {heads, {program_.inputs.positions, 0, 0}}, {heads}));
 }
 
 VectorNorm GraphBuilder::vector_norm(std::string const& name, std::int64_t rows, std::int64_t count, std::int64_t cols,

@@ -247,7 +247,7 @@ Value GraphBuilder::attend(Value qk, Value v, std::int64_t heads, std::string co
   auto const half = [stride](TensorRef whole, bool keys) {
     return TensorRef{whole.id, whole.offset + (keys ? stride / 2 : 0), stride};
   };
-  TensorRef const values{state(v).ref.id, state(v).ref.offset, cols}, none{program_.positions, 0, 0};
+  TensorRef const values{state(v).ref.id, state(v).ref.offset, cols}, none{program_.inputs.positions, 0, 0};
   Value const y = new_value(label, rows, cols, cols, state(v).layout);
   TensorRef const lse{
       new_tensor(qualified(label + ".lse"), TensorRole::temporary, Dtype::f32, s.batch * s.heads, s.seq_q), 0, 0};

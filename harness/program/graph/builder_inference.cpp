@@ -27,7 +27,7 @@ bool GraphBuilder::caches() const { return experiment_.phase != PhaseKind::train
 
 TensorRef GraphBuilder::kv_cache(std::int64_t width) {
   // Rows are (position, sample), so the rows of new positions lie behind those of older ones.
-  std::int64_t const rows = (program_.context + program_.local_seq) * program_.micro_batch;
+  std::int64_t const rows = (program_.inference.context + program_.local_seq) * program_.micro_batch;
   TensorId const id = new_tensor(qualified("attention.cache"), TensorRole::kv_cache, program_.precision, rows, width);
   program_.tensors[static_cast<std::size_t>(id)].per_microbatch = true;
   return {id, 0, width};
@@ -71,11 +71,11 @@ void GraphBuilder::greedy(Value logits, std::int64_t first_column) {
   logits = whole(logits);
   std::int64_t const rows = state(logits).rows, columns = state(logits).cols, tp = program_.degree[tp_axis];
   // The logits outlive the step: they are what sharded and unsharded inference are compared by.
-  program_.logits = state(logits).ref.id;
-  Tensor& kept = program_.tensors[static_cast<std::size_t>(program_.logits)];
+  program_.inference.logits = state(logits).ref.id;
+  Tensor& kept = program_.tensors[static_cast<std::size_t>(program_.inference.logits)];
   kept.role = TensorRole::buffer;
   kept.per_microbatch = true;
-  program_.first_logit = first_column;
+  program_.inference.first_logit = first_column;
   bool const cut = is_shard(state(logits).layout[tp_axis], feature_dim);
   std::int64_t const parts = cut ? tp : 1;
   TensorRef const best{new_tensor("greedy.best", TensorRole::temporary, Dtype::f32, rows, 2), 0, 0};
@@ -86,7 +86,7 @@ void GraphBuilder::greedy(Value logits, std::int64_t first_column) {
     all = {new_tensor("greedy.all", TensorRole::temporary, Dtype::f32, parts * rows, 2), 0, 0};
     emit(make_collective(OpKind::all_gather, group_id("tp"), parts * rows * 2, Dtype::f32, "greedy.best", best, all));
   }
-  emit(make_op(OpKind::pick_token, shape, "greedy.pick", {all}, {{program_.next_ids, 0, 0}}));
+  emit(make_op(OpKind::pick_token, shape, "greedy.pick", {all}, {{program_.inference.next_ids, 0, 0}}));
 }
 
 void GraphBuilder::hand_on_token(bool sends) {
@@ -97,9 +97,9 @@ void GraphBuilder::hand_on_token(bool sends) {
   op.inputs.clear();
   op.outputs.clear();
   if (sends)
-    op.inputs.push_back({program_.next_ids, 0, 0});
+    op.inputs.push_back({program_.inference.next_ids, 0, 0});
   else
-    op.outputs.push_back({program_.ids, 0, 0});
+    op.outputs.push_back({program_.inputs.ids, 0, 0});
   op.peer = sends ? 0 : last;
   op.stream = pipeline_stream(sends ? ActionKind::send : ActionKind::receive, Boundary::gradient, 0);
   op.tag = static_cast<std::int32_t>(op.stream) - static_cast<std::int32_t>(StreamId::pipeline) - (sends ? 0 : 4);

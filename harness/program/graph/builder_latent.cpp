@@ -45,7 +45,7 @@ Value GraphBuilder::latent_attention(Value x, std::int64_t layer) {
     // What is cached is the latent; keys and values of every head are made from it again.
     TensorRef const cache = kv_cache(latent_width);
     append_to_cache(state(latent).ref, latent_width, latent_width, cache, 0);
-    std::int64_t const rows = (program_.context + program_.local_seq) * program_.micro_batch;
+    std::int64_t const rows = (program_.inference.context + program_.local_seq) * program_.micro_batch;
     latent = value_of({cache.id, 0, 0}, "attention.cache", rows, latent_width, latent_width, everywhere);
   }
   return attend_latent(q, latent, layer);
@@ -65,12 +65,12 @@ Value GraphBuilder::latent_rows(Value down) {
   };
   // A rank that holds a slice of the sequence rotates by its slice of the positions.
   std::int64_t const first = is_shard(layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * positions : 0;
-  RopeRule const rule = model_.rope_rule(layer_, program_.context + program_.seq, rotary).value();
+  RopeRule const rule = model_.rope_rule(layer_, program_.inference.context + program_.seq, rotary).value();
   RopeShape shape{positions, program_.micro_batch, 1, rotary, rotary, rule, false};
   auto const rotate_part = [=, this](TensorRef whole, bool inverse) {
     RopeShape turned = shape;
     turned.inverse = inverse;
-    emit(make_op(OpKind::rope, turned, "attention.rope", {at(whole, rank), {program_.positions, first, 0}},
+    emit(make_op(OpKind::rope, turned, "attention.rope", {at(whole, rank), {program_.inputs.positions, first, 0}},
                  {at(whole, rank)}));
   };
   TensorRef const from = state(down).ref, to = state(y).ref;
@@ -123,12 +123,12 @@ Value GraphBuilder::attend_latent(Value q, Value latent, std::int64_t layer) {
   TensorRef const keys = fresh("attention.keys", q_width), dkeys = fresh("attention.dkeys", q_width),
                   dkv = fresh("attention.dkv", kv_width), dq = fresh("attention.dq", q_width);
   LatentKeysShape const join{rows, shape.heads, plain, rotary};
-  RopeRule const rule = model_.rope_rule(layer_, program_.context + program_.seq, rotary).value();
+  RopeRule const rule = model_.rope_rule(layer_, program_.inference.context + program_.seq, rotary).value();
   RopeShape turn{shape.seq_q, shape.batch, shape.heads, shape.head_dim, rotary, rule, false};
   auto const rotate_queries = [=, this](TensorRef heads, bool inverse) {
     RopeShape turned = turn;
     turned.inverse = inverse;
-    emit(make_op(OpKind::rope, turned, "attention.rope", {heads, {program_.positions, 0, 0}}, {heads}));
+    emit(make_op(OpKind::rope, turned, "attention.rope", {heads, {program_.inputs.positions, 0, 0}}, {heads}));
   };
   TensorRef const kv_ref = state(kv).ref, q_ref = state(q).ref;
   auto const strided = [](TensorRef whole, std::int64_t column, std::int64_t stride) {

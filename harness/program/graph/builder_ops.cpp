@@ -106,7 +106,7 @@ Value GraphBuilder::add_positions(Value x, std::string const& name, std::int64_t
   std::int32_t const weight = add_parameter(std::move(table));
   // A rank that holds a slice of the sequence reads its slice of the positions.
   std::int64_t const tokens = state(x).rows;
-  TensorRef const ids{program_.token_positions,
+  TensorRef const ids{program_.inputs.token_positions,
                       is_shard(state(x).layout[tp_axis], sequence_dim) ? program_.coordinate[tp_axis] * tokens : 0, 0};
   EmbeddingShape const shape{tokens, rows, model_.hidden, 0};
   Op op = make_op(OpKind::embedding_forward, shape, name,

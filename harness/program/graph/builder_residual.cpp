@@ -28,9 +28,9 @@ DropoutShape GraphBuilder::dropout_shape(std::string const& name, std::int64_t r
 }
 
 TensorRef GraphBuilder::positions_of(Value x) {
-  if (!is_shard(state(x).layout[tp_axis], sequence_dim)) return {program_.positions, 0, 0};
+  if (!is_shard(state(x).layout[tp_axis], sequence_dim)) return {program_.inputs.positions, 0, 0};
   std::int64_t const places = state(x).rows / program_.micro_batch;
-  return {program_.positions, program_.coordinate[tp_axis] * places, 0};
+  return {program_.inputs.positions, program_.coordinate[tp_axis] * places, 0};
 }
 
 Value GraphBuilder::enter(Value x) {

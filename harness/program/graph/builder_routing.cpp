@@ -23,12 +23,12 @@ TensorRef GraphBuilder::constant(std::string const& name, Dtype dtype, std::int6
   auto const same = [&](Constant const& c) {
     return program_.tensors[static_cast<std::size_t>(c.tensor)].name == name;
   };
-  auto const it = std::ranges::find_if(program_.constants, same);
-  if (it != program_.constants.end()) return {it->tensor, 0, 0};
+  auto const it = std::ranges::find_if(program_.inputs.constants, same);
+  if (it != program_.inputs.constants.end()) return {it->tensor, 0, 0};
   contents.tensor = new_tensor(name, TensorRole::buffer, dtype, count, 1);
   program_.tensors[static_cast<std::size_t>(contents.tensor)].chunk = -1;
-  program_.constants.push_back(std::move(contents));
-  return {program_.constants.back().tensor, 0, 0};
+  program_.inputs.constants.push_back(std::move(contents));
+  return {program_.inputs.constants.back().tensor, 0, 0};
 }
 
 RouterRule GraphBuilder::router_rule() const {
@@ -95,7 +95,7 @@ void GraphBuilder::route(Value logits, MoeSizes& s) {
   if (experiment_.routing != RoutingKind::learned) {
     // A rank that holds a slice of the sequence reads its slice of the numbers.
     bool const slice = is_shard(state(logits).layout[tp_axis], sequence_dim);
-    numbers = {program_.token_numbers, slice ? program_.coordinate[tp_axis] * s.tokens : 0, 0};
+    numbers = {program_.inputs.numbers.tensor, slice ? program_.coordinate[tp_axis] * s.tokens : 0, 0};
     shares = constant("moe.shares", Dtype::i32, moe.experts + 1,
                       {.integers = routing_load(moe, experiment_.router_skew).shares});
   }

@@ -18,7 +18,7 @@ TensorId GraphBuilder::drawn_buffer(std::string const& name, std::string const& 
   Tensor& t = program_.tensors[static_cast<std::size_t>(id)];
   t.per_microbatch = true;
   t.chunk = -1;
-  program_.drawn.push_back({id, key, scale});
+  program_.inputs.drawn.push_back({id, key, scale});
   return id;
 }
 
@@ -49,7 +49,7 @@ Value GraphBuilder::with_class_token(Value x, std::string const& name) {
   Value const y = new_value(name, rows + batch, cols, cols, state(x).layout);
   // A table of one row: the tokens of position 0 all look up row 0.
   EmbeddingShape const shape{batch, 1, cols, 0};
-  TensorRef const ids{program_.token_positions, 0, 0};
+  TensorRef const ids{program_.inputs.token_positions, 0, 0};
   TensorRef const whole = state(y).ref, behind{whole.id, batch * cols, 0};
   emit(make_op(OpKind::embedding_forward, shape, name,
                {ids, {program_.parameters[static_cast<std::size_t>(weight)].weight, 0, 0}}, {whole}));

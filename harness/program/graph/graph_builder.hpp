@@ -122,7 +122,7 @@ class GraphBuilder {
 
   /// The rows of the last position of each sample.
   Value last_position(Value x);
-  /// Keeps the logits and writes the column of the largest to program.next_ids.
+  /// Keeps the logits and writes the column of the largest to program.inference.next_ids.
   void greedy(Value logits, std::int64_t first_column);
   /// Sends the chosen token to the first stage, or receives it there.
   void hand_on_token(bool sends);
@@ -394,7 +394,7 @@ class GraphBuilder {
 
  public:
   /// [parameter][axis]: the gradient is a partial sum along the axis and must be reduced there.
-  std::vector<std::array<bool, axis_count>> gradient_partial;
+  std::vector<EnumArray<Axis, bool>> gradient_partial;
 };
 
 }  // namespace shardbench

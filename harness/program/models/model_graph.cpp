@@ -13,7 +13,7 @@ namespace {
 
 Value build_embedding(GraphBuilder& b, ModelConfig const& m, StepProgram const& p) {
   b.set_layer(-1);
-  Value x = b.embedding("embedding.word", "embedding.word", p.vocab, p.padded_vocab, p.ids);
+  Value x = b.embedding("embedding.word", "embedding.word", p.vocab, p.padded_vocab, p.inputs.ids);
   x = b.redistribute_to_block(x, "embedding.reduce");
   if (m.position == PositionKind::learned) x = b.add_positions(x, "embedding.position", m.max_positions);
   return b.enter(b.dropout(x, "embedding.dropout"));
@@ -37,7 +37,7 @@ void build_prediction(GraphBuilder& b, Experiment const& e, StepProgram const& p
     std::string const name = fmt::format("mtp.{}", k);
     b.set_layer(-1);
     Value ahead = b.embedding("embedding.word", "embedding.word", p.vocab, p.padded_vocab,
-                              k == 0 ? p.targets : p.future_tokens[at - 1]);
+                              k == 0 ? p.inputs.targets : p.inputs.future_tokens[at - 1]);
     ahead = b.dropout(b.redistribute_to_block(ahead, "embedding.reduce"), name + ".dropout");
     Value const normed = b.norm(hidden, {}, name + ".hidden_norm", nullptr);
     Value const both = b.concat({normed, b.norm(ahead, {}, name + ".embedding_norm", nullptr)}, name + ".concat");
@@ -49,14 +49,14 @@ void build_prediction(GraphBuilder& b, Experiment const& e, StepProgram const& p
     Value const x = b.norm(stream.base, stream.pending, name + ".norm", &hidden);
     LinearSpec const head = head_spec(b, m, p);
     b.loss(b.linear(x, head), b.first_row(head), p.seq,
-           {p.future_tokens[at], e.mtp_weight / static_cast<double>(e.mtp), name + ".loss", true});
+           {p.inputs.future_tokens[at], e.mtp_weight / static_cast<double>(e.mtp), name + ".loss", true});
   }
 }
 
 void build_head(GraphBuilder& b, Experiment const& e, StepProgram const& p, Residual stream) {
   ModelConfig const& m = e.model;
   b.set_layer(-1);
-  if (p.inference) {
+  if (p.inference.on) {
     // Only the last position of each sample chooses a token.
     stream.base = b.last_position(stream.base);
     if (stream.pending.valid()) stream.pending = b.last_position(stream.pending);
@@ -65,10 +65,10 @@ void build_head(GraphBuilder& b, Experiment const& e, StepProgram const& p, Resi
   Value const x = b.norm(stream.base, stream.pending, "final_norm", &last);
   LinearSpec const head = head_spec(b, m, p);
   Value const logits = b.linear(x, head);
-  if (p.inference)
+  if (p.inference.on)
     b.greedy(logits, b.first_row(head));
   else
-    b.loss(logits, b.first_row(head), p.seq, {.targets = p.targets});
+    b.loss(logits, b.first_row(head), p.seq, {.targets = p.inputs.targets});
   build_prediction(b, e, p, last);
 }
 

@@ -33,12 +33,12 @@ void build_image_head(GraphBuilder& b, ModelConfig const& m, StepProgram const& 
     width = v.projection;
   }
   if (!m.has_classifier()) {
-    b.loss(x, 0, 1, {.targets = p.targets});
+    b.loss(x, 0, 1, {.targets = p.inputs.targets});
     return;
   }
   LinearSpec const head{"head", "head", {{"", p.vocab, p.padded_vocab, 0, false}}, width, true, -1};
   Value const logits = b.linear(x, head);
-  b.loss(logits, b.first_row(head), 1, {.targets = p.targets});
+  b.loss(logits, b.first_row(head), 1, {.targets = p.inputs.targets});
 }
 
 }  // namespace shardbench

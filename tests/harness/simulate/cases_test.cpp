@@ -59,7 +59,7 @@ TEST(Cases, M07_StagesAreLayersAndTheirEnds) {
   std::vector<StepProgram> programs;
   std::vector<double> bytes;
   for (std::int64_t s = 0; s < stages; ++s) {
-    std::int64_t const n = layers[static_cast<std::size_t>(s)];
+    std::int64_t const n = layers[s];
     programs.push_back(stage_of(s, n));
     bytes.push_back(fit_of({programs.back()}).needed_bytes);
     EXPECT_EQ(weights(s, n), static_cast<double>(n) * layer + (s == 0 ? embedding : s == 3 ? head : 0)) << s;
