@@ -42,10 +42,7 @@ float sum_over_ranks(std::size_t ranks, std::size_t i) {
 class Exchange {
  public:
   Exchange(CommCall call, std::size_t payload)
-      : call_(call),
-        ranks_(setup().ranks()),
-        rank_(setup().group->rank()),
-        shard_(payload / ranks_) {
+      : call_(call), ranks_(setup().ranks()), rank_(setup().group->rank()), shard_(payload / ranks_) {
     bool const gathers = call == CommCall::all_gather,
                whole = call == CommCall::all_reduce || call == CommCall::broadcast;
     input_.resize(gathers ? shard_ : payload);

@@ -44,7 +44,8 @@ void llama_405b(benchmark::State& state) {
   resolve(e);
   CostModel const model(load_system("h100-sxm"), load_stack("te-2025"));
   std::vector<StepProgram> programs;
-  for (LoweredStage& stage : with_stack(lower_step(e).stages, model.stack())) programs.push_back(std::move(stage).take());
+  for (LoweredStage& stage : with_stack(lower_step(e).stages, model.stack()))
+    programs.push_back(std::move(stage).take());
   play(state, programs, model, state.range(1) != 0);
 }
 BENCHMARK(llama_405b)->Args({16, 0})->Args({16, 1})->Args({256, 0})->Unit(benchmark::kMillisecond);

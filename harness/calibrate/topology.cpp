@@ -139,9 +139,7 @@ std::int64_t distance(TopologyLink const& link) {
 
 }  // namespace
 
-std::string_view to_string(LinkKind kind) {
-  return kind_names[kind];
-}
+std::string_view to_string(LinkKind kind) { return kind_names[kind]; }
 
 std::int64_t Topology::gpus() const { return std::ranges::count(devices, true, &TopologyDevice::is_gpu); }
 

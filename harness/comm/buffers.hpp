@@ -35,8 +35,7 @@ inline void validate_shards(BufferView whole, BufferView shard, int ranks, char 
 
 /// Throws Error unless there is a block for each rank and together they are the buffer.
 inline void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, int ranks, char const* what) {
-  VALIDATE(std::ssize(counts) == ranks &&
-               std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
+  VALIDATE(std::ssize(counts) == ranks && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
            fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
 }
 

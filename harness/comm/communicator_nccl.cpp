@@ -192,8 +192,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, char const* what) const {
-    bool const fits = std::ssize(counts) == size_ &&
-                      std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count;
+    bool const fits =
+        std::ssize(counts) == size_ && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count;
     VALIDATE(fits, std::string("all_to_all: the ") + what + " blocks do not add up to the buffer of " +
                        std::to_string(view.count) + " elements");
   }

@@ -16,8 +16,7 @@ void mpi_check(int code, char const* call, char const* file, int line) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw_error(file, line,
-              fmt::format("{} failed ({})", call, std::string_view(text, length)));
+  throw_error(file, line, fmt::format("{} failed ({})", call, std::string_view(text, length)));
 }
 
 MpiProcess::MpiProcess(int* argc, char*** argv) {

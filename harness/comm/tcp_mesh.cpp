@@ -181,9 +181,7 @@ TcpMesh::TcpMesh(Rendezvous const& rendezvous, double timeout_seconds)
   else
     meet_as_other(rendezvous, deadline);
   for (int r = 0; r < size_; ++r)
-    if (r != rank_)
-      peers_[r]->reader =
-          std::thread([this, r] { read_all(*peers_[r]); });
+    if (r != rank_) peers_[r]->reader = std::thread([this, r] { read_all(*peers_[r]); });
 }
 
 TcpMesh::~TcpMesh() {

@@ -171,8 +171,7 @@ DTensor distribute_tensor(DTensor::Shape global_shape, std::span<float const> va
     throw InputError(
         fmt::format("distribute_tensor: {} values given for shape ({})", values.size(), fmt::join(global_shape, ", ")));
   return distribute_tensor(
-      std::move(global_shape), [&](std::int64_t i) { return values[i]; }, mesh,
-      std::move(placements));
+      std::move(global_shape), [&](std::int64_t i) { return values[i]; }, mesh, std::move(placements));
 }
 
 DTensor from_partial(DTensor::Shape global_shape, std::vector<float> local_values, MeshCommunicators const& mesh,
@@ -234,8 +233,8 @@ void DTensor::all_reduce(RedistributeStep const& step) {
 }
 
 void DTensor::local_slice(RedistributeStep const& step) {
-  values_ = cut_box(values_, local_,
-                    part_of(local_, dim_of(step.to), parts(step.axis), mesh_->coordinate()[step.axis]));
+  values_ =
+      cut_box(values_, local_, part_of(local_, dim_of(step.to), parts(step.axis), mesh_->coordinate()[step.axis]));
 }
 
 void DTensor::reduce_scatter(RedistributeStep const& step) {

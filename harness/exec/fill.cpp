@@ -110,9 +110,8 @@ void Runner::fill_inputs(std::uint64_t seed) {
   for (std::int32_t m = 0; m < p.microbatches; ++m) {
     if (inputs.ids == no_tensor) {
       std::vector<std::int32_t> labels;  // one an image
-      each_row(p, m, 1, [&](std::int64_t sample, std::int64_t) {
-        labels.push_back(token_id(seed, sample, 0, 0, p.vocab));
-      });
+      each_row(p, m, 1,
+               [&](std::int64_t sample, std::int64_t) { labels.push_back(token_id(seed, sample, 0, 0, p.vocab)); });
       put<std::int32_t>(inputs.targets, labels, m);
       continue;
     }

@@ -16,15 +16,18 @@ constexpr std::int64_t checked_positions = 4;
 class LogitComparison {
  public:
   LogitComparison(Runner& sharded, ParityReference& reference, Communicator& world, ParityReport& report)
-      : sharded_(sharded), whole_program_(reference.stage.program()), report_(report), record_(reference, world, report) {}
+      : sharded_(sharded),
+        whole_program_(reference.stage.program()),
+        report_(report),
+        record_(reference, world, report) {}
 
   void compare(std::int64_t position) {
     StepProgram const& p = sharded_.program();
     bool const has_logits = p.inference.logits != no_tensor && std::ranges::any_of(p.chunks, &Chunk::has_head);
     std::int64_t const first = p.coordinate[Axis::dp] * p.microbatches;
     for (std::int32_t m = 0; m < whole_program_.microbatches; ++m) {
-      std::vector<float> const expected =
-          record_.broadcast(whole_program_.inference.logits, whole_program_.micro_batch * whole_program_.padded_vocab, m);
+      std::vector<float> const expected = record_.broadcast(
+          whole_program_.inference.logits, whole_program_.micro_batch * whole_program_.padded_vocab, m);
       bool const mine = m >= first && m < first + p.microbatches;
       if (has_logits && mine) compare_microbatch(expected, m - static_cast<std::int32_t>(first), position);
     }

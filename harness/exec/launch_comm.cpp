@@ -43,7 +43,8 @@ void PreparedCall::verify() const {
   bool const message = kind == OpKind::send || kind == OpKind::receive;
   if (!verifier || message) return;
   // What each rank sends of routed rows is its own.
-  verify_same_call(*verifier, {to_string(kind), send_counts.empty() ? from.bytes() : 0, static_cast<std::uint64_t>(std::int32_t{group}), order});
+  verify_same_call(*verifier, {to_string(kind), send_counts.empty() ? from.bytes() : 0,
+                               static_cast<std::uint64_t>(std::int32_t{group}), order});
 }
 
 void PreparedCall::call() const {

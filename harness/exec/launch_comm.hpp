@@ -20,7 +20,7 @@ struct PreparedCall {
   Communicator* verifier = nullptr;  ///< ranks compare the call on it first, unless nullptr
   Stream* stream = nullptr;
   GroupId group;
-  std::uint64_t order = 0;  ///< of the call among its group's
+  std::uint64_t order = 0;       ///< of the call among its group's
   Timeline* timeline = nullptr;  ///< spans are kept when given
   Lane lane = Lane::tp;
   std::uint32_t label = 0, wait_label = 0;

@@ -204,8 +204,8 @@ double parity_tolerance(Dtype precision) {
   return precision == Dtype::f32 ? 1e-4 : 32 * unit_roundoff(Dtype::bf16);
 }
 
-ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
-                          int steps, std::optional<LoweredStage> const& unsharded) {
+ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world, int steps,
+                          std::optional<LoweredStage> const& unsharded) {
   ParityReport report;
   report.tolerance = parity_tolerance(experiment.precision);
   ParityReference whole(experiment, device, world, unsharded);

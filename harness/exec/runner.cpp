@@ -85,8 +85,7 @@ void Runner::split_edges(Communicator& world) {
 Communicator* Runner::channel_of(Op const& op, PreparedCall& call) {
   bool const message = op.kind == OpKind::send || op.kind == OpKind::receive;
   if (!message || edges_.empty()) return calls_of(op).communicator.get();
-  std::int64_t const position = program_.coordinate[Axis::pp],
-                     stages = program_.degree[Axis::pp];
+  std::int64_t const position = program_.coordinate[Axis::pp], stages = program_.degree[Axis::pp];
   call.peer = op.peer > position ? 1 : 0;
   return edges_.at({op.tag, edge_between(position, op.peer, stages)}).get();
 }

@@ -51,7 +51,8 @@ void Runner::launch_graph() {
   VALIDATE(graph_, "no graph was captured");
   Stream& compute = *queue(StreamId::compute).stream;
   graph_->launch(compute);
-  auto const talks = std::ranges::find_if(groups_, [](GroupCalls const& group) { return group.communicator != nullptr; });
+  auto const talks =
+      std::ranges::find_if(groups_, [](GroupCalls const& group) { return group.communicator != nullptr; });
   if (talks != groups_.end()) talks->communicator->watch(compute, "the step's CUDA graph");
 }
 

@@ -7,13 +7,7 @@
 namespace shardbench {
 
 LoweredStage::LoweredStage(StepProgram program) : parts_(std::make_shared<Parts>()) {
-  parts_->own = std::move(program);
-}
-
-LoweredStage LoweredStage::of(StepProgram const& program) {
-  auto parts = std::make_shared<Parts>();
-  parts->program = &program;
-  return LoweredStage(std::move(parts));
+  parts_->program = std::move(program);
 }
 
 Replay const& LoweredStage::replay() const {
@@ -27,8 +21,8 @@ MemoryPlanner& LoweredStage::planner() const {
 }
 
 StepProgram LoweredStage::take() && {
-  if (parts_.use_count() > 1 || parts_->program != &parts_->own) return program();
-  return std::move(parts_->own);
+  if (parts_.use_count() > 1) return program();
+  return std::move(parts_->program);
 }
 
 LoweredStage LoweredStep::of_rank(std::int64_t rank) const {

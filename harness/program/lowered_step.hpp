@@ -13,10 +13,7 @@ namespace shardbench {
 class LoweredStage {
  public:
   LoweredStage(StepProgram program);
-  /// Of a program that outlives this and all copies.
-  static LoweredStage of(StepProgram const& program);
-
-  StepProgram const& program() const { return *parts_->program; }
+  StepProgram const& program() const { return parts_->program; }
   Replay const& replay() const;
   /// The memory plan, of which at least the named part is there (see MemoryPlanner).
   MemoryPlan const& instances() const { return planner().instances(); }
@@ -27,12 +24,10 @@ class LoweredStage {
 
  private:
   struct Parts {
-    StepProgram own;
-    StepProgram const* program = &own;
+    StepProgram program;
     std::optional<Replay> replay;
     std::optional<MemoryPlanner> planner;
   };
-  explicit LoweredStage(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
   MemoryPlanner& planner() const;
 
   std::shared_ptr<Parts> parts_;

@@ -361,20 +361,22 @@ struct DrawnBuffer {
   float scale = 1;  ///< deviation
 };
 
-/// A number for each token and microbatch, where experts are prescribed: number * stride % period, tokens of all samples
-/// numbered through.
+/// A number for each token and microbatch, where experts are prescribed: number * stride % period, tokens of all
+/// samples numbered through.
 struct TokenNumbers {
   TensorId tensor;
   std::int64_t period = 1, stride = 1;
   /// What stands in the tensor for the token of that number.
-  std::int32_t value_of(std::int64_t number) const { return static_cast<std::int32_t>(number % period * stride % period); }
+  std::int32_t value_of(std::int64_t number) const {
+    return static_cast<std::int32_t>(number % period * stride % period);
+  }
 };
 
 /// What a step is given: buffers that hold their contents before it starts.
 struct StepInputs {
-  TensorId ids, targets;               ///< tokens and what is to be foretold of them, or an image's class
-  TensorId positions, token_positions; ///< of this rank's rows of a sequence, and of each of its tokens
-  std::vector<TensorId> future_tokens; ///< [k]: of each token, the one k + 2 behind it (multi-token prediction)
+  TensorId ids, targets;                ///< tokens and what is to be foretold of them, or an image's class
+  TensorId positions, token_positions;  ///< of this rank's rows of a sequence, and of each of its tokens
+  std::vector<TensorId> future_tokens;  ///< [k]: of each token, the one k + 2 behind it (multi-token prediction)
   TokenNumbers numbers;
   std::vector<DrawnBuffer> drawn;
   std::vector<Constant> constants;
@@ -383,9 +385,9 @@ struct StepInputs {
 /// A step of prefill or decode: forward only, with a KV cache.
 struct InferencePart {
   bool on = false;
-  std::int64_t context = 0;     ///< tokens that the cache holds before the step, at most
-  TensorId logits, next_ids;    ///< of the last position: [micro_batch, columns] and [micro_batch]
-  std::int64_t first_logit = 0; ///< global column of this rank's first
+  std::int64_t context = 0;      ///< tokens that the cache holds before the step, at most
+  TensorId logits, next_ids;     ///< of the last position: [micro_batch, columns] and [micro_batch]
+  std::int64_t first_logit = 0;  ///< global column of this rank's first
 };
 
 /// Where gradients are clipped by their norm: the sum of their squares, and the factor that the optimizer applies.

@@ -24,10 +24,10 @@ struct Span {
 struct Breakdown {
   double step_ms = 0;
   double compute_ms = 0;                      ///< union of compute spans
-  double comm_ms = 0;                                       ///< union of communication spans
-  double exposed_comm_ms = 0;                               ///< union of communication minus compute
-  double idle_ms = 0;                                       ///< the rest
-  double bubble_ms = 0;                                     ///< idle while a pipeline receive is awaited
+  double comm_ms = 0;                         ///< union of communication spans
+  double exposed_comm_ms = 0;                 ///< union of communication minus compute
+  double idle_ms = 0;                         ///< the rest
+  double bubble_ms = 0;                       ///< idle while a pipeline receive is awaited
   EnumArray<Lane, double> comm_axis_ms{};     ///< union per axis
   EnumArray<Lane, double> exposed_axis_ms{};  ///< shares of exposed_comm_ms; axes in flight share equally
 

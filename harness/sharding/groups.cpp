@@ -37,9 +37,9 @@ std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int
 }  // namespace
 
 std::string_view to_string(GroupKind kind) {
-  constexpr EnumNames<GroupKind> names{"tp",         "cp",  "dp",          "dp_cp",        "shard",
-                                       "replica",    "pp",  "ep",          "edp",          "kv_replicas",
-                                       "expert_shard", "expert_replica", "tied_embedding", "pipeline_mirror"};
+  constexpr EnumNames<GroupKind> names{
+      "tp", "cp",  "dp",          "dp_cp",        "shard",          "replica",        "pp",
+      "ep", "edp", "kv_replicas", "expert_shard", "expert_replica", "tied_embedding", "pipeline_mirror"};
   return names[kind];
 }
 

@@ -58,8 +58,7 @@ double CostModel::product_us(Dtype run, Dtype precision, double m, double n, dou
 
 double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) const {
   auto const& s = std::get<GemmShape>(op.shape);
-  double const out =
-      static_cast<double>(bytes_of(program.tensors[op.outputs[0].id].dtype)) * (adds ? 2 : 1);
+  double const out = static_cast<double>(bytes_of(program.tensors[op.outputs[0].id].dtype)) * (adds ? 2 : 1);
   // The head stays in the run's precision.
   Dtype const precision = op.layer < 0 ? program.precision : linear_precision(program.precision);
   double const m = static_cast<double>(s.m), n = static_cast<double>(s.n), k = static_cast<double>(s.k);

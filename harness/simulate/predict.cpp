@@ -44,8 +44,7 @@ Prediction play_step(std::vector<LoweredStage> stages, CostModel const& model, D
   return out;
 }
 
-MemoryFit memory_fit(std::vector<LoweredStage> const& stages, SystemProfile const& system,
-                     SoftwareStack const& stack) {
+MemoryFit memory_fit(std::vector<LoweredStage> const& stages, SystemProfile const& system, SoftwareStack const& stack) {
   MemoryFit worst;
   for (LoweredStage const& stage : stages) {
     MemoryPlan const& plan = stage.sizes();

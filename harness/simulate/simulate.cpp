@@ -46,10 +46,11 @@ struct PlayOp {
 
 class StagePlayer {
  public:
-  StagePlayer(LoweredStage const& stage, DurationModel const& durations, SimulationOptions options)
-      : p_(stage.program()),
-        replay_(stage.replay()),
-        plan_(stage.instances()),
+  StagePlayer(StepProgram const& program, Replay const& replay, MemoryPlan const& plan, DurationModel const& durations,
+              SimulationOptions options)
+      : p_(program),
+        replay_(replay),
+        plan_(plan),
         tracker_(plan_.instance_count),
         options_(options),
         slowdown_(durations.slowdown_beside_communication()),
@@ -65,7 +66,7 @@ class StagePlayer {
     }
     for (Op const& op : replay_.transfers()) transfers_.push_back(prepared(op, durations.transfer_ms(p_, op)));
     if (keeps_spans() && stall_ > 0)
-      for (StreamId const s : collective_streams) span_of_[s].resize(history);
+      for (auto& spans : span_of_) spans.resize(history);
     if (options_.record_runs) line_.run_end_ms.reserve(replay_.runs().size());
   }
 
@@ -106,13 +107,14 @@ class StagePlayer {
     auto const label = static_cast<std::uint32_t>(p_.labels.size());
     for (auto const& [k, stream, microbatch, posted] : messages_) {
       Channel const& c = *channels_[stream];
-      if (stream >= first_receive && c.start[k] > posted) line_.waits.push_back({Lane::pp, label, microbatch, posted, c.start[k]});
+      if (stream >= first_receive && c.start[k] > posted)
+        line_.waits.push_back({Lane::pp, label, microbatch, posted, c.start[k]});
       line_.spans.push_back({Lane::pp, label, microbatch, c.start[k], c.done[k]});
     }
   }
 
  private:
-  static constexpr std::int64_t history = 1024;
+  static constexpr std::size_t history = 1024;
 
   PlayOp prepared(Op const& op, double duration) {
     PlayOp play;
@@ -166,7 +168,7 @@ class StagePlayer {
     }
     // Streams run in order: an op too old to remember ended before the oldest one remembered.
     std::int64_t const newest = tracker_.issued(stream);
-    return past_[stream][std::max(sequence, newest - history + 1) % history];
+    return past_[stream][std::max(sequence, newest - std::ssize(past_[stream]) + 1) % history];
   }
 
   bool play_segment(Run const& run) {
@@ -190,7 +192,7 @@ class StagePlayer {
         if (stall_ > 0) stall_communication(start, end);
       }
       free_[s] = end;
-      std::int64_t const at = tracker_.issued(s) % history;
+      std::size_t const at = tracker_.issued(s) % history;
       past_[s][at] = end;
       if (keeps_spans()) {
         if (stall_ > 0) span_of_[s][at] = line_.spans.size();
@@ -227,8 +229,8 @@ class StagePlayer {
     for (StreamId const s : collective_streams) {
       double const lost = stall_ * std::clamp(free_[s] - start, 0.0, end - start);
       if (lost == 0) continue;
-      std::int64_t const issued = tracker_.issued(s);
-      for (std::int64_t n = issued; n > 0 && issued - n < history && past_[s][n % history] > start; --n) {
+      std::size_t const issued = tracker_.issued(s);
+      for (std::size_t n = issued; n > 0 && issued - n < history && past_[s][n % history] > start; --n) {
         past_[s][n % history] += lost;
         if (!keeps_spans()) continue;
         Span& span = line_.spans[span_of_[s][n % history]];
@@ -276,8 +278,7 @@ class StagePlayer {
     double const now = std::max(ready, receives && !receives_ahead_ ? free_[StreamId::compute] : 0.0);
     std::size_t const index =
         channel.post(receives ? channel.received : channel.sent, now, play.duration[0], keeps_spans());
-    if (keeps_spans())
-      messages_.push_back({index, play.stream, microbatch, now});
+    if (keeps_spans()) messages_.push_back({index, play.stream, microbatch, now});
   }
 
   struct Message {
@@ -327,20 +328,7 @@ void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int
   }
 }
 
-}  // namespace
-
-SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
-                          SimulationOptions options) {
-  std::vector<LoweredStage> stages;
-  for (StepProgram const& p : programs) stages.push_back(LoweredStage::of(p));
-  return simulate(stages, durations, options);
-}
-
-SimulationResult simulate(std::vector<LoweredStage> const& lowered, DurationModel const& durations,
-                          SimulationOptions options) {
-  std::vector<StagePlayer> stages;
-  stages.reserve(lowered.size());
-  for (LoweredStage const& stage : lowered) stages.emplace_back(stage, durations, options);
+SimulationResult play(std::vector<StagePlayer> stages, SimulationOptions options) {
   std::map<std::tuple<int, int, int>, Channel> channels;
   connect(stages, channels);
   for (;;) {
@@ -378,6 +366,30 @@ SimulationResult simulate(std::vector<LoweredStage> const& lowered, DurationMode
     if (!options.record_spans) line.spans = std::vector<Span>(), line.waits = std::vector<Span>();
   }
   return result;
+}
+
+}  // namespace
+
+SimulationResult simulate(std::vector<LoweredStage> const& lowered, DurationModel const& durations,
+                          SimulationOptions options) {
+  std::vector<StagePlayer> stages;
+  stages.reserve(lowered.size());
+  for (LoweredStage const& stage : lowered)
+    stages.emplace_back(stage.program(), stage.replay(), stage.instances(), durations, options);
+  return play(std::move(stages), options);
+}
+
+SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
+                          SimulationOptions options) {
+  std::vector<Replay> replays(programs.begin(), programs.end());
+  std::vector<MemoryPlan> plans;
+  std::vector<StagePlayer> stages;
+  plans.reserve(programs.size()), stages.reserve(programs.size());
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    plans.push_back(plan_instances(programs[i], replays[i]));
+    stages.emplace_back(programs[i], replays[i], plans[i], durations, options);
+  }
+  return play(std::move(stages), options);
 }
 
 }  // namespace shardbench

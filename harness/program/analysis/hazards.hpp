@@ -101,8 +101,9 @@ class HazardTracker {
 
   /// By stream: the last op of it that is known to be done. Padded to whole vectors.
   struct alignas(64) Clock : std::array<std::int64_t, 16> {
-    std::int64_t& operator[](StreamId stream) { return data()[static_cast<std::uint8_t>(stream)]; }
-    std::int64_t operator[](StreamId stream) const { return data()[static_cast<std::uint8_t>(stream)]; }
+    using std::array<std::int64_t, 16>::operator[];
+    std::int64_t& operator[](StreamId stream) { return (*this)[static_cast<std::uint8_t>(stream)]; }
+    std::int64_t operator[](StreamId stream) const { return (*this)[static_cast<std::uint8_t>(stream)]; }
   };
   /// What a stream knew from an op on, for the last ops that added to it. Which ops those were is looked through often,
   /// what was known then rarely: apart, the former stay in the cache.
@@ -114,7 +115,7 @@ class HazardTracker {
   };
 
   static void join(Clock& into, Clock const& from) {
-    std::ranges::transform(into, from, into.begin(), [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
+    for (std::size_t s = 0; s < into.size(); ++s) into[s] = std::max(into[s], from[s]);
   }
 
   /// What was done before an op started; nothing for ops too old to tell, which costs a wait at most.
@@ -135,7 +136,9 @@ class HazardTracker {
     needed_mask_ |= bit;
   }
 
-  static std::uint16_t bit_of(StreamId stream) { return static_cast<std::uint16_t>(1u << static_cast<unsigned>(stream)); }
+  static std::uint16_t bit_of(StreamId stream) {
+    return static_cast<std::uint16_t>(1u << static_cast<unsigned>(stream));
+  }
   /// Calls f(stream) for those of a mask.
   template <class F>
   static void each_of(std::uint16_t mask, F&& f) {

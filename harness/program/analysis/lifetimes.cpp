@@ -96,8 +96,7 @@ std::int64_t Lifetimes::release(Segment const& segment, TensorId id) const {
   for (std::int64_t const op : t.communication) {
     std::int64_t const end = waiter(segment, op);
     VALIDATE(end >= 0 || op != t.last,
-             fmt::format("temporary '{}' is last used by a communication that nothing waits for",
-                         p_.tensors[id].name));
+             fmt::format("temporary '{}' is last used by a communication that nothing waits for", p_.tensors[id].name));
     until = std::max(until, end >= 0 ? end : static_cast<std::int64_t>(segment.ops.size()) - 1);
   }
   return until;
@@ -132,8 +131,7 @@ void Lifetimes::find_classes(Replay const& replay) {
         touched_by[root].push_back(segments + static_cast<std::int32_t>(t));
       }
   for (std::size_t s = 0; s < touches_.size(); ++s)
-    for (Touch const& touch : touches_[s].by_tensor)
-      touched_by[touch.id].push_back(static_cast<std::int32_t>(s));
+    for (Touch const& touch : touches_[s].by_tensor) touched_by[touch.id].push_back(static_cast<std::int32_t>(s));
   std::map<std::pair<bool, std::vector<std::int32_t>>, std::size_t> known;
   class_of_.assign(p_.tensors.size(), -1);
   std::vector<std::vector<std::int32_t>> met_by(p_.segments.size() + replay.transfers().size());
@@ -143,8 +141,7 @@ void Lifetimes::find_classes(Replay const& replay) {
     bool const freed = freed_by_action(id);
     auto const [found, fresh] = known.try_emplace({freed, touched_by[i]}, classes_.size());
     if (fresh) {
-      for (std::int32_t const by : touched_by[i])
-        met_by[by].push_back(static_cast<std::int32_t>(classes_.size()));
+      for (std::int32_t const by : touched_by[i]) met_by[by].push_back(static_cast<std::int32_t>(classes_.size()));
       classes_.push_back({{}, std::vector<RunInterval>(p_.microbatches), 0, freed});
     }
     class_of_[i] = static_cast<std::int32_t>(found->second);
@@ -158,8 +155,8 @@ void Lifetimes::find_intervals(Replay const& replay, std::vector<std::vector<std
   for (std::size_t r = 0; r < replay.runs().size(); ++r) {
     Run const& run = replay.runs()[r];
     if (!run.segment && !run.transfer) continue;
-    auto const by = run.segment ? index_of(*run.segment)
-                                : std::ssize(p_.segments) + (run.transfer - replay.transfers().data());
+    auto const by =
+        run.segment ? index_of(*run.segment) : std::ssize(p_.segments) + (run.transfer - replay.transfers().data());
     for (std::int32_t const index : met_by[by]) {
       auto& interval = classes_[index].intervals[run.microbatch];
       if (interval.first < 0) interval.first = static_cast<std::int64_t>(r);
@@ -188,11 +185,9 @@ class SegmentWalk {
       change[last + 1] -= bytes(id);
     }
     for (auto const* slots : born)
-      for (TensorId const id : slots->tensors)
-        change[life_.op_range(segment, id).first] += bytes(id);
+      for (TensorId const id : slots->tensors) change[life_.op_range(segment, id).first] += bytes(id);
     for (auto const* slots : dying)
-      for (TensorId const id : slots->tensors)
-        change[life_.op_range(segment, id).second + 1] -= bytes(id);
+      for (TensorId const id : slots->tensors) change[life_.op_range(segment, id).second + 1] -= bytes(id);
     std::int64_t level = 0, peak = 0;
     for (std::int64_t const c : change) {
       level += c;

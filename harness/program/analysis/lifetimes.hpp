@@ -33,9 +33,7 @@ class Lifetimes {
   };
   std::vector<SlotClass> const& slot_classes() const { return classes_; }
   /// [microbatch] of a slot tensor.
-  std::vector<RunInterval> const& intervals(TensorId id) const {
-    return classes_[class_of_[id]].intervals;
-  }
+  std::vector<RunInterval> const& intervals(TensorId id) const { return classes_[class_of_[id]].intervals; }
   /// Slot tensors whose chunk frees them by action (ZeRO-3): they are alive only between gather and free.
   bool freed_by_action(TensorId id) const;
   /// The runs from each of a chunk's gathers to the free that follows.

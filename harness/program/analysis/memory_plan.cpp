@@ -69,6 +69,8 @@ class MemoryPlanner::Work {
     return plan_;
   }
 
+  MemoryPlan take() && { return std::move(plan_); }
+
  private:
   bool is_root(TensorId id) const { return p_.storage_of(id) == id; }
 
@@ -124,8 +126,7 @@ class MemoryPlanner::Work {
       }
     }
     std::ranges::sort(slots);
-    for (TensorId const id : slots)
-      reserve(plan_.places[id], p_.tensors[id].bytes());
+    for (TensorId const id : slots) reserve(plan_.places[id], p_.tensors[id].bytes());
   }
 
   /// Gathered weights, gradients before they are cut into shards, and what the cut makes, of units that are never
@@ -181,8 +182,8 @@ class MemoryPlanner::Work {
     }
   };
 
-  /// Temporaries of all segments, and views of them, share the space behind everything that stays: the largest first, each in the lowest
-  /// gap that is free whenever it is needed.
+  /// Temporaries of all segments, and views of them, share the space behind everything that stays: the largest first,
+  /// each in the lowest gap that is free whenever it is needed.
   void place_temporaries() {
     std::map<TensorId, Block> blocks;
     for (Segment const* segment : life_.used_segments())
@@ -267,19 +268,31 @@ MemoryPlanner::~MemoryPlanner() = default;
 MemoryPlan const& MemoryPlanner::instances() { return work_->instances(); }
 MemoryPlan const& MemoryPlanner::sizes() { return work_->sizes(); }
 MemoryPlan const& MemoryPlanner::whole() { return work_->whole(); }
+MemoryPlan MemoryPlanner::take() && { return std::move(*work_).take(); }
 
 MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) {
-  return MemoryPlanner(program, replay).whole();
+  MemoryPlanner planner(program, replay);
+  planner.whole();
+  return std::move(planner).take();
+}
+
+MemoryPlan plan_instances(StepProgram const& program, Replay const& replay) {
+  MemoryPlanner planner(program, replay);
+  planner.instances();
+  return std::move(planner).take();
 }
 
 MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay) {
-  return MemoryPlanner(program, replay).sizes();
+  MemoryPlanner planner(program, replay);
+  planner.sizes();
+  return std::move(planner).take();
 }
 
 std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
   Place const& place = places[id];
   Tensor const& t = program.tensors[id];
-  return place.offset + place.own_instance(microbatch) * place.stride + t.storage_offset * static_cast<std::int64_t>(bytes_of(t.dtype));
+  return place.offset + place.own_instance(microbatch) * place.stride +
+         t.storage_offset * static_cast<std::int64_t>(bytes_of(t.dtype));
 }
 
 std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan,

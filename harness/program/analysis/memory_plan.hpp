@@ -22,7 +22,9 @@ struct MemoryPlan {
     std::int32_t first_instance = 0;        ///< number of instance 0 among all instances of the program
     std::vector<std::int32_t> instance_of;  ///< [microbatch] for slots and per-microbatch buffers; empty: always 0
     /// Number of a microbatch's instance among this tensor's, and among all, for the hazard tracker.
-    std::int32_t own_instance(std::int32_t microbatch) const { return instance_of.empty() ? 0 : instance_of[microbatch]; }
+    std::int32_t own_instance(std::int32_t microbatch) const {
+      return instance_of.empty() ? 0 : instance_of[microbatch];
+    }
     std::int32_t instance(std::int32_t microbatch) const { return first_instance + own_instance(microbatch); }
   };
   std::vector<Place> places;  ///< by tensor; views have their root's place
@@ -60,6 +62,8 @@ class MemoryPlanner {
   /// All of it, with places in the arena. Throws Error when a segment leaves a temporary in use by a stream nobody
   /// waits for.
   MemoryPlan const& whole();
+  /// What is there of it so far; the planner makes nothing more.
+  MemoryPlan take() &&;
 
  private:
   class Work;
@@ -67,6 +71,7 @@ class MemoryPlanner {
 };
 
 MemoryPlan plan_memory(StepProgram const& program, Replay const& replay);
+MemoryPlan plan_instances(StepProgram const& program, Replay const& replay);
 MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay);
 
 /// The largest tensors alive at the peak, biggest first: name, bytes (all instances together).

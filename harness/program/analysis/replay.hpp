@@ -18,9 +18,7 @@ struct Run {
     return op.when == When::every || (op.when == When::first ? first[op.part] : last[op.part]);
   }
   /// Whether an op adds to its output in this run.
-  bool adds(Op const& op) const {
-    return op.always_accumulate || (op.accumulate && !first[op.part]);
-  }
+  bool adds(Op const& op) const { return op.always_accumulate || (op.accumulate && !first[op.part]); }
 };
 
 /// The whole step of a rank in issue order; pairs are played one after the other. Points into `program`, which must

@@ -40,8 +40,9 @@ AttentionOpShape GraphBuilder::attention_shape(std::int64_t layer) const {
   s.scale = model_.attention_scale > 0 ? static_cast<float>(model_.attention_scale)
                                        : 1.0f / std::sqrt(static_cast<float>(model_.head_dim));
   s.softcap = model_.attention_softcap;
-  s.window =
-      model_.has_window(layer) && model_.sliding_window < program_.inference.context + program_.seq ? model_.sliding_window : 0;
+  s.window = model_.has_window(layer) && model_.sliding_window < program_.inference.context + program_.seq
+                 ? model_.sliding_window
+                 : 0;
   s.mask = model_.causal ? AttentionMask::causal : AttentionMask::none;
   s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * program_.degree[cp_axis]);
   double const n = static_cast<double>(program_.seq), w = static_cast<double>(s.window);

@@ -177,8 +177,7 @@ auto first_addition(std::vector<Op>& ops) {
 
 /// Puts each bucket's collectives behind the last op that writes to it. What adds its cut gradient to the shard comes
 /// with the next bucket, so that the collective runs beside the backward pass between them; returns the last one's.
-std::vector<Op> insert_reductions(StepProgram& p, GraphBuilder& b, BucketId first_bucket,
-                                  std::vector<Op>& backward) {
+std::vector<Op> insert_reductions(StepProgram& p, GraphBuilder& b, BucketId first_bucket, std::vector<Op>& backward) {
   std::vector<std::pair<std::size_t, BucketId>> places;
   for (std::int32_t i = first_bucket; i < std::ssize(p.buckets); ++i)
     if (p.buckets[i].weight_shard == no_tensor) places.emplace_back(last_writer(p, p.buckets[i], backward), i);
@@ -303,8 +302,7 @@ void reduce_mirrors(StepProgram const& p, GraphBuilder& b, std::vector<Op>& ops)
   if (group_size(p, mirror) < 2) return;
   // Both ranks hold the same two pieces in opposite chunks: the order of the pieces is the one they share.
   std::vector<Bucket> buckets = p.buckets;
-  std::ranges::stable_sort(
-      buckets, {}, [&](Bucket const& bucket) { return p.chunks[bucket.chunk].piece; });
+  std::ranges::stable_sort(buckets, {}, [&](Bucket const& bucket) { return p.chunks[bucket.chunk].piece; });
   for (Bucket const& bucket : buckets) {
     TensorRef const sum = reduced_gradient(bucket);
     ops.push_back(b.make_collective(OpKind::all_reduce, mirror, bucket.shard_elements, gradient_dtype(p, bucket),

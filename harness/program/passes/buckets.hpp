@@ -10,8 +10,8 @@ bool weights_are_sharded(Experiment const& experiment);
 
 /// Sorts the chunk's parameters (from `first_parameter` on) into buckets in the order their gradients become final,
 /// lays each bucket out contiguously, and inserts its reduction behind its last gradient, in the last microbatch. Where
-/// each microbatch's gradients are cut, adding the last cut to its shard is a segment of its own. `splits_backward`: the
-/// schedule runs the parts of a backward pass apart.
+/// each microbatch's gradients are cut, adding the last cut to its shard is a segment of its own. `splits_backward`:
+/// the schedule runs the parts of a backward pass apart.
 void add_buckets(StepProgram& program, GraphBuilder& builder, Experiment const& experiment, std::int32_t chunk,
                  ParameterId first_parameter, bool splits_backward, std::vector<Op>& backward);
 

@@ -15,11 +15,10 @@ void add_weight_bucket(StepProgram& p, GraphBuilder& b, std::int32_t chunk, Para
   Bucket bucket;
   bucket.chunk = chunk;
   auto const padded = [](Parameter const& q) { return (q.elements() + 15) / 16 * 16; };
-  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i)
-    bucket.elements += padded(p.parameters[i]);
+  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) bucket.elements += padded(p.parameters[i]);
   bucket.shard_elements = bucket.elements;
-  bucket.weights =
-      b.new_tensor(fmt::format("bucket{}.weights", std::int32_t{index}), TensorRole::parameter, p.precision, bucket.elements, 1);
+  bucket.weights = b.new_tensor(fmt::format("bucket{}.weights", std::int32_t{index}), TensorRole::parameter,
+                                p.precision, bucket.elements, 1);
   std::int64_t offset = 0;
   for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) {
     Parameter& parameter = p.parameters[i];

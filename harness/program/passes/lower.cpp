@@ -223,8 +223,7 @@ class Lowering {
       bool const first = !p_.schedule.previous({stage, c}), last = !p_.schedule.next({stage, c});
       for (std::int32_t u = first_unit_[c]; u < first_unit_[c + 1]; ++u) {
         Chunk& chunk = p_.chunks[u];
-        bool const opens = first && u == first_unit_[c],
-                   closes = last && u + 1 == first_unit_[c + 1];
+        bool const opens = first && u == first_unit_[c], closes = last && u + 1 == first_unit_[c + 1];
         if (!opens) chunk.input = border(u, "input"), chunk.input_gradient = border(u, "input_gradient");
         if (opens && blocks_only) chunk.input = outside(u, "input"), chunk.input_gradient = border(u, "input_gradient");
         if (!closes) chunk.output = border(u, "output"), chunk.output_gradient = border(u, "output_gradient");

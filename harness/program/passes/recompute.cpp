@@ -26,8 +26,7 @@ LabelId recompute_label(StepProgram& p, LabelId label) {
 
 void add_recompute(StepProgram& p, Cut const& cut, Chunk const& chunk, std::vector<Op> const& forward,
                    std::vector<Op>& backward) {
-  std::int64_t const count =
-      cut.recompute_layers > 0 ? std::min(cut.recompute_layers, chunk.layers) : chunk.layers;
+  std::int64_t const count = cut.recompute_layers > 0 ? std::min(cut.recompute_layers, chunk.layers) : chunk.layers;
   std::map<std::int32_t, std::vector<Op>> again;
   for (Op const& op : forward) {
     if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, cut.recompute))

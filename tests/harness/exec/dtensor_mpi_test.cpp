@@ -118,8 +118,7 @@ TEST(DTensor, RandomShapesGatherToTheWhole) {
       return static_cast<std::int64_t>(random_bits(round, i) % static_cast<std::uint64_t>(limit));
     };
     auto const all = meshes();
-    MeshCommunicators const mesh(all[draw(0, static_cast<std::int64_t>(all.size()))],
-                                 world());
+    MeshCommunicators const mesh(all[draw(0, static_cast<std::int64_t>(all.size()))], world());
     DTensor::Shape shape;
     for (std::int64_t d = 0; d < 1 + draw(1, 4); ++d) shape.push_back(draw(2 + static_cast<std::uint64_t>(d), 7));
     std::vector<Placement> from, to;

@@ -33,7 +33,9 @@ struct Alone {
     runner.run_gradients();
     runner.synchronize();
   }
-  std::vector<float> logits(std::int32_t microbatch) { return runner.read(runner.program().inference.logits, microbatch); }
+  std::vector<float> logits(std::int32_t microbatch) {
+    return runner.read(runner.program().inference.logits, microbatch);
+  }
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> self;
   Runner runner;

@@ -167,9 +167,8 @@ TEST(ParameterValues, AShardIsASliceOfTheWhole) {
             std::int64_t const row = b.sections[s].row_begin + r;
             for (std::int64_t c = 0; c < b.cols; ++c) {
               float const value = mine[(at_part + r) * b.cols + c];
-              float const expected = row < b.sections[s].global_rows
-                                         ? all[(at_whole + row) * a.cols + b.col_begin + c]
-                                         : 0;
+              float const expected =
+                  row < b.sections[s].global_rows ? all[(at_whole + row) * a.cols + b.col_begin + c] : 0;
               ASSERT_EQ(value, expected) << b.name;
             }
           }

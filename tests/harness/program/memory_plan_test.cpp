@@ -29,16 +29,14 @@ std::vector<Held> held_ranges(StepProgram const& p, Replay const& replay, Memory
           if (!ref.valid()) continue;
           TensorId const root = p.storage_of(ref.id);
           auto const& place = plan.places[root];
-          std::int64_t const instance =
-              place.instance_of.empty() ? 0 : place.instance_of[run.microbatch];
+          std::int64_t const instance = place.instance_of.empty() ? 0 : place.instance_of[run.microbatch];
           std::int64_t const begin = place.offset + instance * place.stride;
           std::int64_t const life = place.residence == Residence::temporary ? static_cast<std::int64_t>(r)
                                     : place.residence == Residence::slot    ? -2 - run.microbatch
                                                                             : -1;
           auto const [it, fresh] = spans.try_emplace(
-              {life, root, instance},
-              Held{begin, begin + p.tensors[root].bytes(), at, at,
-                   p.tensors[root].name, place.residence == Residence::persistent});
+              {life, root, instance}, Held{begin, begin + p.tensors[root].bytes(), at, at, p.tensors[root].name,
+                                           place.residence == Residence::persistent});
           it->second.last = at;
         }
       ++at;
