@@ -170,7 +170,7 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   instrumented.finish();
   bool const speaks = runner.program().coordinate[Axis::tp] == 0;
   out.loss = agree.sum(speaks ? runner.local_loss() : 0);
-  out.memory_bytes = agree.maximum(static_cast<double>(runner.plan().arena_bytes));
+  out.memory_bytes = agree.maximum(static_cast<double>(runner.stage().memory().arena_bytes));
   return out;
 }
 

@@ -12,6 +12,8 @@ namespace shardbench {
 
 namespace {
 
+std::uint32_t number_of(LabelId label) { return static_cast<std::uint32_t>(std::int32_t{label}); }
+
 LoweredStage executable(LoweredStage stage) {
   std::string const reason = not_executable(stage.program());
   if (!reason.empty()) throw IllegalConfig(reason);
@@ -84,7 +86,7 @@ void Runner::split_edges(Communicator& world) {
 
 Communicator* Runner::channel_of(Op const& op, PreparedCall& call) {
   bool const message = op.kind == OpKind::send || op.kind == OpKind::receive;
-  if (!message || edges_.empty()) return calls_of(op).communicator.get();
+  if (!message || edges_.empty()) return groups_[kind_of(op.group)].communicator.get();
   std::int64_t const position = program_.coordinate[Axis::pp], stages = program_.degree[Axis::pp];
   call.peer = op.peer > position ? 1 : 0;
   return edges_.at({op.tag, edge_between(position, op.peer, stages)}).get();
@@ -138,7 +140,7 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
   }
   OpLabel const& label = program_.labels[op.label];
   trace_push(Lane::compute, label.name.c_str(), op_cost_flops(program_, op, adds));
-  std::size_t const span = timeline_->open(Lane::compute, span_label(op), run.microbatch, stream);
+  std::size_t const span = timeline_->open(Lane::compute, number_of(op.label), run.microbatch, stream);
   launch();
   timeline_->close(span, stream);
   trace_pop();
@@ -187,13 +189,14 @@ void Runner::communicate(Op const& op, Run const& run) {
   }
   PreparedCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch), counts_of(op, run));
   call.communicator = channel_of(op, call);
+  GroupCalls& mine = groups_[kind_of(op.group)];
   VALIDATE(call.communicator, fmt::format("{} on group {} of one rank", to_string(op.kind), group.name));
   call.stream = q.stream.get();
-  call.verifier = calls_of(op).verifier.get();
+  call.verifier = mine.verifier.get();
   call.group = op.group;
-  call.order = calls_of(op).made++;
+  call.order = mine.made++;
   call.lane = lane_of(group.axis);
-  call.label = span_label(op);
+  call.label = op.label.valid() ? number_of(op.label) : transfer_label();
   call.name = op.label.valid() ? std::string_view(program_.labels[op.label].name) : to_string(op.kind);
   call.microbatch = run.microbatch;
   call.timeline = timeline_;

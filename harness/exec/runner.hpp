@@ -76,7 +76,6 @@ class Runner {
 
   LoweredStage const& stage() const { return stage_; }
   StepProgram const& program() const { return program_; }
-  MemoryPlan const& plan() const { return plan_; }
   Device& device() { return device_; }
   /// Payload that the communicators counted, by billed axis, since the start.
   EnumArray<Axis, Traffic> traffic() const;
@@ -92,10 +91,6 @@ class Runner {
     std::uint64_t made = 0;  ///< collectives, for verification
   };
 
-  GroupCalls& calls_of(Op const& op) { return groups_[kind_of(op.group)]; }
-  std::uint32_t span_label(Op const& op) const {
-    return op.label.valid() ? static_cast<std::uint32_t>(std::int32_t{op.label}) : transfer_label();
-  }
   void split_groups(Communicator& world);
   void split_edges(Communicator& world);
   Communicator* channel_of(Op const& op, PreparedCall& call);

@@ -103,7 +103,7 @@ TEST(Inference, PositionsBeyondTheCacheAreRefused) {
 TEST(Inference, HoldsWeightsAndCacheAndNothingElse) {
   Experiment const e = inference(small_llama(2), PhaseKind::decode, 6);
   Alone one(e);
-  MemoryPlan const& plan = one.runner.plan();
+  MemoryPlan const& plan = one.runner.stage().memory();
   EXPECT_EQ(plan.gradient_bytes, 0);
   EXPECT_EQ(plan.optimizer_bytes, 0);
   // 2 layers, 6 positions, 4 samples, keys and values of 2 heads of 8 in fp32.
