@@ -21,7 +21,7 @@ namespace {
 struct Setup {
   std::unique_ptr<Communicator> group;
   InlineStream stream;
-  std::size_t ranks() const { return static_cast<std::size_t>(group->size()); }
+  std::size_t ranks() const { return group->size(); }
 };
 
 Setup& setup() {
@@ -42,10 +42,7 @@ float sum_over_ranks(std::size_t ranks, std::size_t i) {
 class Exchange {
  public:
   Exchange(CommCall call, std::size_t payload)
-      : call_(call),
-        ranks_(setup().ranks()),
-        rank_(static_cast<std::size_t>(setup().group->rank())),
-        shard_(payload / ranks_) {
+      : call_(call), ranks_(setup().ranks()), rank_(setup().group->rank()), shard_(payload / ranks_) {
     bool const gathers = call == CommCall::all_gather,
                whole = call == CommCall::all_reduce || call == CommCall::broadcast;
     input_.resize(gathers ? shard_ : payload);

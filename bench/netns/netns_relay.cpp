@@ -138,7 +138,7 @@ class Switch {
       auto const size = read(ports_[from].get(), buffer_.data(), buffer_.size());
       if (size <= 0) break;
       any = true;
-      route(from, static_cast<std::size_t>(size));
+      route(from, size);
     }
     return any;
   }
@@ -147,7 +147,7 @@ class Switch {
   /// are busy.
   void route(std::size_t from, std::size_t size) {
     if (size <= destination_offset + 3 || (static_cast<unsigned char>(buffer_[0]) >> 4) != 4) return;
-    auto const node = static_cast<std::size_t>(static_cast<unsigned char>(buffer_[destination_offset + 3])) - 1;
+    std::size_t const node = static_cast<unsigned char>(buffer_[destination_offset + 3]) - 1;
     if (node >= ports_.size() || node == from) return;
     auto const time = static_cast<Nanoseconds>(ns_per_byte_ * static_cast<double>(size));
     out_free_[from] = std::max(now(), out_free_[from]) + time;

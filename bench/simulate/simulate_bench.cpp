@@ -1,8 +1,8 @@
 // Op events a second of the event simulation: bench_simulate.
 #include <benchmark/benchmark.h>
 
-#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/predict.hpp"
+#include "harness/simulate/stack_program.hpp"
 
 namespace shardbench {
 namespace {
@@ -43,7 +43,10 @@ void llama_405b(benchmark::State& state) {
   e.global_batch = 128 * state.range(0);
   resolve(e);
   CostModel const model(load_system("h100-sxm"), load_stack("te-2025"));
-  play(state, predict_step(e, model).programs, model, state.range(1) != 0);
+  std::vector<StepProgram> programs;
+  for (LoweredStage& stage : with_stack(lower_step(e).stages, model.stack()))
+    programs.push_back(std::move(stage).take());
+  play(state, programs, model, state.range(1) != 0);
 }
 BENCHMARK(llama_405b)->Args({16, 0})->Args({16, 1})->Args({256, 0})->Unit(benchmark::kMillisecond);
 

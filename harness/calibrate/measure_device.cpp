@@ -60,9 +60,8 @@ class DeviceMeter {
 
   void measure_product(Product const& p) {
     auto const element = static_cast<std::int64_t>(bytes_of(options_.precision));
-    auto const a = static_cast<std::size_t>(p.m * p.k * element), b = static_cast<std::size_t>(p.k * p.n * element),
-               c = static_cast<std::size_t>(p.m * p.n * element);
-    auto const up = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
+    std::int64_t const a = p.m * p.k * element, b = p.k * p.n * element, c = p.m * p.n * element;
+    auto const up = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
     Arena arena(device_, up(a) + up(b) + up(c));
     device_.fill_bytes(arena.at(0), 0, up(a) + up(b) + up(c), *stream_);
     GemmArgs args;

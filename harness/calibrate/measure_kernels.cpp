@@ -62,7 +62,7 @@ std::map<std::size_t, GemmShape> products_of(StepProgram const& program) {
   std::map<std::size_t, GemmShape> shapes;
   for (Segment const& segment : program.segments)
     for (Op const& op : segment.ops)
-      if (op.kind == OpKind::gemm) shapes[static_cast<std::size_t>(op.label)] = std::get<GemmShape>(op.shape);
+      if (op.kind == OpKind::gemm) shapes[op.label] = std::get<GemmShape>(op.shape);
   return shapes;
 }
 

@@ -26,7 +26,7 @@ class Call {
       : stream_(stream),
         group_(group),
         kind_(kind),
-        ranks_(static_cast<std::size_t>(group.size())),
+        ranks_(group.size()),
         count_(std::max<std::size_t>(static_cast<std::size_t>(bytes / 4) / ranks_, 1) * ranks_),
         from_(device, count_ * 4),
         to_(device, count_ * 4),

@@ -244,7 +244,7 @@ NcclLog read_nccl_log(std::string const& path) {
   if (!file) throw InputError(fmt::format("{}: cannot be read", path));
   std::string text(max_log_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(file.gcount());
   return parse_nccl_log(text, path);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/calibrate/nccl_shape.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
@@ -191,13 +192,12 @@ class Reviewer {
 }  // namespace
 
 std::string_view to_string(NcclFinding finding) {
-  constexpr std::string_view names[] = {
+  constexpr EnumNames<NcclFinding> names{
       "no rows",      "one rank",   "independent jobs", "rank guess", "rank conflict", "collective", "shared device",
       "wrong result", "unchecked",  "inconsistent",     "unit",       "busbw",         "zero rows",  "cut row",
       "truncated",    "average",    "low average",      "warm-up",    "outlier",       "time falls", "dip",
       "cliff",        "above link", "below link"};
-  static_assert(std::size(names) == static_cast<std::size_t>(NcclFinding::size_));
-  return names[static_cast<std::size_t>(finding)];
+  return names[finding];
 }
 
 std::int64_t NcclReview::count(NcclFinding kind) const {

@@ -8,14 +8,15 @@
 
 namespace shardbench {
 
-void ReplayedDurations::measure_stage(StepProgram const& program, Experiment const& experiment, Device& device) {
+void ReplayedDurations::measure_stage(LoweredStage const& stage, Experiment const& experiment, Device& device) {
+  StepProgram const& program = stage.program();
   for (Segment const& segment : program.segments)
     for (Op const& op : segment.ops)
       if (op.kind == OpKind::all_to_all && op.host_dependent)
         throw IllegalConfig(
             "replay: routed tokens come from other ranks, and their counts with them; replay runs --ep 1 only");
   auto const alone = make_self_communicator();
-  Runner runner(program, device, *alone, {.skip_communication = true, .optimizer = {}});
+  Runner runner(stage, device, *alone, {.skip_communication = true, .optimizer = {}});
   Experiment e = experiment;
   e.check = false;
   Measurement const measured = measure(runner, e, device, *alone);
@@ -28,7 +29,7 @@ void ReplayedDurations::measure_stage(StepProgram const& program, Experiment con
 double ReplayedDurations::compute_ms(StepProgram const& program, Op const& op, bool) const {
   auto const stage = label_ms_.find(program.stage);
   VALIDATE(stage != label_ms_.end(), fmt::format("stage {} was not measured", program.stage));
-  return stage->second.at(static_cast<std::size_t>(op.label));
+  return stage->second.at(op.label);
 }
 
 }  // namespace shardbench

@@ -14,8 +14,9 @@ class ReplayedDurations final : public DurationModel {
   explicit ReplayedDurations(DurationModel const& network) : network_(network) {}
 
   /// Runs the program of one rank of a stage with its communication left out and keeps the times of its operations.
-  /// Throws IllegalConfig for a program whose work depends on what it would have received (routed tokens), OutOfMemory.
-  void measure_stage(StepProgram const& program, Experiment const& experiment, Device& device);
+  /// Throws IllegalConfig for a program without kernels or whose work depends on what it would have received (routed
+  /// tokens), OutOfMemory.
+  void measure_stage(LoweredStage const& stage, Experiment const& experiment, Device& device);
 
   double compute_ms(StepProgram const& program, Op const& op, bool adds) const override;
   double collective_ms(StepProgram const& program, Op const& op) const override {

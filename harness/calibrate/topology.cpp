@@ -9,6 +9,7 @@
 
 #include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t max_bytes = std::size_t{1} << 20;
 constexpr std::size_t most_devices = 1024;
 
-constexpr std::array kind_names{"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS", "N/A"};
+constexpr EnumNames<LinkKind> kind_names{"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS", "N/A"};
 
 std::string_view trimmed(std::string_view text) {
   std::size_t const begin = std::min(text.find_first_not_of(" \r"), text.size());
@@ -138,10 +139,7 @@ std::int64_t distance(TopologyLink const& link) {
 
 }  // namespace
 
-std::string_view to_string(LinkKind kind) {
-  static_assert(kind_names.size() == static_cast<std::size_t>(LinkKind::size_));
-  return kind_names[static_cast<std::size_t>(kind)];
-}
+std::string_view to_string(LinkKind kind) { return kind_names[kind]; }
 
 std::int64_t Topology::gpus() const { return std::ranges::count(devices, true, &TopologyDevice::is_gpu); }
 
@@ -209,7 +207,7 @@ Topology read_topology(std::string const& path) {
   if (!file) throw InputError(fmt::format("{}: cannot be read", path));
   std::string text(max_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(file.gcount());
   return parse_topology(text, path);
 }
 

@@ -28,15 +28,14 @@ inline bool overlapping(BufferView a, BufferView b) {
 
 /// Throws Error unless `whole` is `ranks` shards of one dtype.
 inline void validate_shards(BufferView whole, BufferView shard, int ranks, char const* call) {
-  VALIDATE(whole.dtype == shard.dtype && whole.count == static_cast<std::size_t>(ranks) * shard.count,
+  VALIDATE(whole.dtype == shard.dtype && whole.count == ranks * shard.count,
            fmt::format("{}: {} {} elements over {} ranks, {} {} per rank", call, whole.count, to_string(whole.dtype),
                        ranks, shard.count, to_string(shard.dtype)));
 }
 
 /// Throws Error unless there is a block for each rank and together they are the buffer.
 inline void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, int ranks, char const* what) {
-  VALIDATE(counts.size() == static_cast<std::size_t>(ranks) &&
-               std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
+  VALIDATE(std::ssize(counts) == ranks && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count,
            fmt::format("all_to_all: the {} blocks do not add up to the buffer of {} elements", what, view.count));
 }
 

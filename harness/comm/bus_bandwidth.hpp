@@ -2,8 +2,9 @@
 // algbw = S / time; busbw = algbw * factor (nccl-tests doc/PERFORMANCE.md). S is the payload of Communicator's Traffic.
 // Pure.
 #include <cstdint>
-#include <iterator>
 #include <string_view>
+
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 
@@ -19,10 +20,9 @@ enum class CommCall : std::uint8_t {
 };
 
 constexpr std::string_view to_string(CommCall call) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                        "all_to_all", "broadcast",      "send_receive"};
-  static_assert(std::size(names) == static_cast<std::size_t>(CommCall::size_));
-  return names[static_cast<std::size_t>(call)];
+  constexpr EnumNames<CommCall> names{"all_reduce", "reduce_scatter", "all_gather",
+                                      "all_to_all", "broadcast",      "send_receive"};
+  return names[call];
 }
 
 /// Bytes that cross the busiest link of a ring per byte of payload, over `ranks` ranks; 0 for a group of one, where

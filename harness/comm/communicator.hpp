@@ -41,6 +41,8 @@ class Communicator {
   virtual std::string_view backend() const = 0;  ///< "self", "mpi", "tcp", "nccl": a report column
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Whether messages are told apart by their tags; without, two ranks' messages arrive in the order they were sent in.
+  virtual bool has_tags() const { return true; }
   /// Ranks with equal `color` form a group ordered by `key`; nullptr for a negative color. Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
   virtual void all_reduce(BufferView data, ReduceOp op, Stream& stream) = 0;

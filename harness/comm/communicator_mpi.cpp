@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "harness/comm/buffers.hpp"
 #include "harness/comm/communicator.hpp"
@@ -172,7 +173,7 @@ class MpiCommunicator final : public Communicator {
     validate_shards(from, to, size_, "reduce_scatter");
     count(from.bytes());
     bool const in_place = overlapping(from, to);
-    VALIDATE(!in_place || to.data == at(from, rank_index() * to.count),
+    VALIDATE(!in_place || to.data == at(from, rank_ * to.count),
              "reduce_scatter output overlaps its input (only this rank's own block may)");
     bool const by_root = one_host_ && from.bytes() >= reduced_by_root_bytes;
     if (in_place || by_root || from.count > largest_) return reduce_to_each(from, to);
@@ -184,7 +185,7 @@ class MpiCommunicator final : public Communicator {
     validate_shards(to, from, size_, "all_gather");
     count(to.bytes());
     bool const in_place = overlapping(from, to);
-    VALIDATE(!in_place || from.data == at(to, rank_index() * from.count),
+    VALIDATE(!in_place || from.data == at(to, rank_ * from.count),
              "all_gather input overlaps its output (only this rank's own block may)");
     if (to.count > largest_) return gather_in_pieces(from, to, in_place);
     MPI_Datatype const type = to_mpi(from.dtype);
@@ -197,7 +198,7 @@ class MpiCommunicator final : public Communicator {
     validate_blocks(from, send_counts, size_, "sent");
     validate_blocks(to, receive_counts, size_, "received");
     VALIDATE(from.dtype == to.dtype && !overlapping(from, to), "all_to_all buffers overlap or differ in dtype");
-    VALIDATE(send_counts[rank_index()] == receive_counts[rank_index()], "all_to_all: a rank's own block has two sizes");
+    VALIDATE(send_counts[rank_] == receive_counts[rank_], "all_to_all: a rank's own block has two sizes");
     count(from.bytes());
     exchange(from, send_counts, to, receive_counts);
   }
@@ -238,12 +239,7 @@ class MpiCommunicator final : public Communicator {
   void barrier() final { MPI_CHECK(MPI_Barrier(comm_)); }
 
  private:
-  std::size_t rank_index() const { return static_cast<std::size_t>(rank_); }
-  std::size_t group_size() const { return static_cast<std::size_t>(size_); }
-
-  static bool is_announced(Dtype dtype, int n) {
-    return static_cast<std::size_t>(n) * bytes_of(dtype) >= announced_bytes;
-  }
+  static bool is_announced(Dtype dtype, int n) { return n * bytes_of(dtype) >= announced_bytes; }
 
   void receive_piece(void* data, int n, Dtype dtype, int peer, int tag) {
     MPI_Message message = MPI_MESSAGE_NULL;
@@ -266,7 +262,7 @@ class MpiCommunicator final : public Communicator {
     MPI_Datatype const type = to_mpi(from.dtype);
     MPI_Op const op = to_mpi(ReduceOp::sum, from.dtype);
     for (int root = 0; root < size_; ++root) {
-      std::size_t const first = static_cast<std::size_t>(root) * to.count;
+      std::size_t const first = root * to.count;
       in_pieces(to.count, largest_, [&](std::size_t offset, int n) {
         void const* input = at(from, first + offset);
         bool const own = root == rank_ && input == at(to, offset);
@@ -279,7 +275,7 @@ class MpiCommunicator final : public Communicator {
   // A piece of every rank's shard at a time: the receive type's extent is a whole shard, so pieces land in place.
   void gather_in_pieces(BufferView from, BufferView to, bool in_place) {
     MPI_Datatype const type = to_mpi(from.dtype);
-    in_pieces(from.count, std::max(largest_ / group_size(), std::size_t{1}), [&](std::size_t offset, int n) {
+    in_pieces(from.count, std::max<std::size_t>(largest_ / size_, 1), [&](std::size_t offset, int n) {
       MPI_Datatype piece = MPI_DATATYPE_NULL, strided = MPI_DATATYPE_NULL;
       MPI_CHECK(MPI_Type_contiguous(n, type, &piece));
       MPI_CHECK(MPI_Type_create_resized(piece, 0, static_cast<MPI_Aint>(from.bytes()), &strided));
@@ -296,28 +292,27 @@ class MpiCommunicator final : public Communicator {
   // agree on their block, hence on its pieces. Round k goes to the rank k above and comes from the rank k below.
   void exchange(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                 std::vector<std::size_t> const& receive_counts) {
-    std::vector<std::size_t> sent_at(group_size()), received_at(group_size());
+    std::vector<std::size_t> sent_at(size_), received_at(size_);
     std::exclusive_scan(send_counts.begin(), send_counts.end(), sent_at.begin(), std::size_t{0});
     std::exclusive_scan(receive_counts.begin(), receive_counts.end(), received_at.begin(), std::size_t{0});
     MPI_Datatype const type = to_mpi(from.dtype);
     std::vector<MPI_Request> requests;
-    for (std::size_t k = 1; k < group_size(); ++k) {
-      std::size_t const below = (rank_index() + group_size() - k) % group_size();
+    for (int k = 1; k < size_; ++k) {
+      int const below = (rank_ + size_ - k) % size_;
       in_pieces(receive_counts[below], largest_, [&](std::size_t offset, int n) {
-        MPI_CHECK(MPI_Irecv(at(to, received_at[below] + offset), n, type, static_cast<int>(below), exchange_tag, comm_,
+        MPI_CHECK(MPI_Irecv(at(to, received_at[below] + offset), n, type, below, exchange_tag, comm_,
                             &requests.emplace_back(MPI_REQUEST_NULL)));
       });
     }
-    for (std::size_t k = 1; k < group_size(); ++k) {
-      std::size_t const above = (rank_index() + k) % group_size();
+    for (int k = 1; k < size_; ++k) {
+      int const above = (rank_ + k) % size_;
       in_pieces(send_counts[above], largest_, [&](std::size_t offset, int n) {
-        MPI_CHECK(MPI_Isend(at(from, sent_at[above] + offset), n, type, static_cast<int>(above), exchange_tag, comm_,
+        MPI_CHECK(MPI_Isend(at(from, sent_at[above] + offset), n, type, above, exchange_tag, comm_,
                             &requests.emplace_back(MPI_REQUEST_NULL)));
       });
     }
-    std::size_t const own = rank_index();
-    if (send_counts[own] > 0)
-      std::memcpy(at(to, received_at[own]), at(from, sent_at[own]), send_counts[own] * bytes_of(from.dtype));
+    if (send_counts[rank_] > 0)
+      std::memcpy(at(to, received_at[rank_]), at(from, sent_at[rank_]), send_counts[rank_] * bytes_of(from.dtype));
     MPI_CHECK(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
   }
 
@@ -332,7 +327,7 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(std::size_t largest_count) {
-  VALIDATE(largest_count >= 1 && largest_count <= static_cast<std::size_t>(std::numeric_limits<int>::max()),
+  VALIDATE(largest_count >= 1 && std::in_range<int>(largest_count),
            fmt::format("largest count {} is no positive int", largest_count));
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));

@@ -68,6 +68,7 @@ class NcclCommunicator final : public Communicator {
   std::string_view backend() const override { return "nccl"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool has_tags() const override { return false; }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
     ncclComm_t sub = nullptr;
@@ -121,7 +122,6 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  // NCCL has no tags: messages between two ranks arrive in the order in which they were sent.
   void send(BufferView data, int peer, int, Stream& stream) override {
     count(data.bytes());
     enqueue("ncclSend", data.count, stream, [&](cudaStream_t queue) {
@@ -186,14 +186,14 @@ class NcclCommunicator final : public Communicator {
   }
 
   void validate_shards(BufferView whole, BufferView shard, char const* call) const {
-    VALIDATE(whole.dtype == shard.dtype && whole.count == static_cast<std::size_t>(size_) * shard.count,
+    VALIDATE(whole.dtype == shard.dtype && whole.count == size_ * shard.count,
              std::string(call) + ": " + std::to_string(whole.count) + " elements over " + std::to_string(size_) +
                  " ranks, " + std::to_string(shard.count) + " per rank");
   }
 
   void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, char const* what) const {
-    bool const fits = counts.size() == static_cast<std::size_t>(size_) &&
-                      std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count;
+    bool const fits =
+        std::ssize(counts) == size_ && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count;
     VALIDATE(fits, std::string("all_to_all: the ") + what + " blocks do not add up to the buffer of " +
                        std::to_string(view.count) + " elements");
   }

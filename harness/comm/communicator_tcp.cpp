@@ -88,31 +88,31 @@ class TcpCommunicator final : public Communicator {
   /// Each rank reduces its piece, then all pieces go to all: every rank ends with the same bits.
   void all_reduce(BufferView data, ReduceOp op, Stream&) final {
     count(data.bytes());
-    std::size_t const piece = (data.count + group_size() - 1) / group_size();
-    auto const piece_of = [&](std::size_t r) {
+    std::size_t const piece = (data.count + size() - 1) / size();
+    auto const piece_of = [&](int r) {
       std::size_t const first = std::min(r * piece, data.count);
       return part(data, first, std::min(piece, data.count - first));
     };
     std::int64_t const tag = next_tag();
-    for (std::size_t r = 0; r < group_size(); ++r)
-      if (r != index()) put(r, tag, piece_of(r));
-    reduce_in_rank_order(piece_of(index()), op, tag);
-    for (std::size_t r = 0; r < group_size(); ++r)
-      if (r != index()) put(r, tag, piece_of(index()));
-    for (std::size_t r = 0; r < group_size(); ++r)
-      if (r != index()) take(r, tag, piece_of(r));
+    for (int r = 0; r < size(); ++r)
+      if (r != rank_) put(r, tag, piece_of(r));
+    reduce_in_rank_order(piece_of(rank_), op, tag);
+    for (int r = 0; r < size(); ++r)
+      if (r != rank_) put(r, tag, piece_of(rank_));
+    for (int r = 0; r < size(); ++r)
+      if (r != rank_) take(r, tag, piece_of(r));
   }
 
   void reduce_scatter(BufferView from, BufferView to, Stream&) final {
     validate_shards(from, to, size(), "reduce_scatter");
     count(from.bytes());
     bool const in_place = overlapping(from, to);
-    BufferView const own = part(from, index() * to.count, to.count);
+    BufferView const own = part(from, rank_ * to.count, to.count);
     VALIDATE(!in_place || to.data == own.data,
              "reduce_scatter output overlaps its input (only this rank's own block may)");
     std::int64_t const tag = next_tag();
-    for (std::size_t r = 0; r < group_size(); ++r)
-      if (r != index()) put(r, tag, part(from, r * to.count, to.count));
+    for (int r = 0; r < size(); ++r)
+      if (r != rank_) put(r, tag, part(from, r * to.count, to.count));
     if (!in_place) copy(own, to);
     reduce_in_rank_order(to, ReduceOp::sum, tag);
   }
@@ -120,7 +120,7 @@ class TcpCommunicator final : public Communicator {
   void all_gather(BufferView from, BufferView to, Stream&) final {
     validate_shards(to, from, size(), "all_gather");
     count(to.bytes());
-    BufferView const own = part(to, index() * from.count, from.count);
+    BufferView const own = part(to, rank_ * from.count, from.count);
     VALIDATE(!overlapping(from, to) || from.data == own.data,
              "all_gather input overlaps its output (only this rank's own block may)");
     if (from.data != own.data) copy(from, own);
@@ -132,20 +132,24 @@ class TcpCommunicator final : public Communicator {
     validate_blocks(from, send_counts, size(), "sent");
     validate_blocks(to, receive_counts, size(), "received");
     VALIDATE(from.dtype == to.dtype && !overlapping(from, to), "all_to_all buffers overlap or differ in dtype");
-    VALIDATE(send_counts[index()] == receive_counts[index()], "all_to_all: a rank's own block has two sizes");
+    VALIDATE(send_counts[rank_] == receive_counts[rank_], "all_to_all: a rank's own block has two sizes");
     count(from.bytes());
     std::int64_t const tag = next_tag();
     BufferView own{nullptr, 0, from.dtype};
-    for (std::size_t r = 0, first = 0; r < group_size(); first += send_counts[r++]) {
+    std::size_t first = 0;
+    for (int r = 0; r < size(); ++r) {
       BufferView const block = part(from, first, send_counts[r]);
-      if (r == index())
+      first += block.count;
+      if (r == rank_)
         own = block;
       else
         put(r, tag, block);
     }
-    for (std::size_t r = 0, first = 0; r < group_size(); first += receive_counts[r++]) {
+    first = 0;
+    for (int r = 0; r < size(); ++r) {
       BufferView const block = part(to, first, receive_counts[r]);
-      if (r == index())
+      first += block.count;
+      if (r == rank_)
         copy(own, block);
       else
         take(r, tag, block);
@@ -156,33 +160,31 @@ class TcpCommunicator final : public Communicator {
     validate_peer(root);
     count(data.bytes());
     std::int64_t const tag = next_tag();
-    if (root != rank_) return take(static_cast<std::size_t>(root), tag, data);
-    for (std::size_t r = 0; r < group_size(); ++r)
-      if (r != index()) put(r, tag, data);
+    if (root != rank_) return take(root, tag, data);
+    for (int r = 0; r < size(); ++r)
+      if (r != rank_) put(r, tag, data);
   }
 
   void send(BufferView data, int peer, int tag, Stream&) final {
     validate_peer(peer);
     VALIDATE(tag >= 0, fmt::format("tag {} is negative", tag));
     count(data.bytes());
-    put(static_cast<std::size_t>(peer), tag, data);
+    put(peer, tag, data);
   }
 
   void receive(BufferView data, int peer, int tag, Stream&) final {
     validate_peer(peer);
     count(0);
-    take(static_cast<std::size_t>(peer), tag, data);
+    take(peer, tag, data);
   }
 
   void barrier() final {
     std::byte const here{};
-    std::vector<std::byte> all(group_size());
+    std::vector<std::byte> all(size());
     gather_bytes(&here, all.data(), 1);
   }
 
  private:
-  std::size_t index() const { return static_cast<std::size_t>(rank_); }
-  std::size_t group_size() const { return members_.size(); }
   /// Collectives of a group are told apart by how many there were; callers' own tags are 0 and above.
   std::int64_t next_tag() { return -++collectives_; }
 
@@ -194,20 +196,20 @@ class TcpCommunicator final : public Communicator {
     if (from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
   }
 
-  void put(std::size_t to, std::int64_t tag, BufferView data) {
+  void put(int to, std::int64_t tag, BufferView data) {
     mesh_->send(members_[to], {group_, tag}, data.data, data.bytes());
   }
-  void take(std::size_t from, std::int64_t tag, BufferView data) {
+  void take(int from, std::int64_t tag, BufferView data) {
     mesh_->receive(members_[from], {group_, tag}, data.data, data.bytes());
   }
 
   void gather_bytes(void const* own, void* all, std::size_t bytes) {
     std::int64_t const tag = next_tag();
-    for (std::size_t r = 0; r < group_size(); ++r)
-      if (r != index()) mesh_->send(members_[r], {group_, tag}, own, bytes);
-    for (std::size_t r = 0; r < group_size(); ++r) {
+    for (int r = 0; r < size(); ++r)
+      if (r != rank_) mesh_->send(members_[r], {group_, tag}, own, bytes);
+    for (int r = 0; r < size(); ++r) {
       auto* const place = static_cast<std::byte*>(all) + r * bytes;
-      if (r != index())
+      if (r != rank_)
         mesh_->receive(members_[r], {group_, tag}, place, bytes);
       else if (place != own)
         std::memcpy(place, own, bytes);
@@ -218,9 +220,9 @@ class TcpCommunicator final : public Communicator {
   void reduce_in_rank_order(BufferView own, ReduceOp op, std::int64_t tag) {
     std::vector<std::byte> mine(own.bytes()), other(own.bytes());
     copy(own, {mine.data(), own.count, own.dtype});
-    for (std::size_t r = 0; r < group_size(); ++r) {
-      BufferView const now{r == index() ? mine.data() : other.data(), own.count, own.dtype};
-      if (r != index()) take(r, tag, now);
+    for (int r = 0; r < size(); ++r) {
+      BufferView const now{r == rank_ ? mine.data() : other.data(), own.count, own.dtype};
+      if (r != rank_) take(r, tag, now);
       if (r == 0)
         copy(now, own);
       else
@@ -240,7 +242,7 @@ class TcpCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds) {
   auto mesh = std::make_shared<TcpMesh>(rendezvous, timeout_seconds);
-  std::vector<int> everyone(static_cast<std::size_t>(mesh->size()));
+  std::vector<int> everyone(mesh->size());
   std::iota(everyone.begin(), everyone.end(), 0);
   return std::make_unique<TcpCommunicator>(std::move(mesh), std::move(everyone), 0);
 }

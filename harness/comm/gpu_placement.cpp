@@ -41,7 +41,7 @@ GpuChoice choose_gpu(std::vector<RankPlace> const& ranks, std::size_t rank, bool
     auto const taken = [&](std::string const& gpu) { return users[{place.host, gpu}]; };
     auto const chosen = std::ranges::min_element(place.gpus, {}, taken);
     if (++users[{place.host, *chosen}] > 1 && !share) refuse_shared(place.host, machines[place.host]);
-    choices.push_back(static_cast<std::size_t>(chosen - place.gpus.begin()));
+    choices.push_back(chosen - place.gpus.begin());
   }
   RankPlace const& mine = ranks.at(rank);
   return {static_cast<int>(choices[rank]), users[{mine.host, mine.gpus[choices[rank]]}]};

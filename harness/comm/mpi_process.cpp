@@ -16,8 +16,7 @@ void mpi_check(int code, char const* call, char const* file, int line) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw_error(file, line,
-              fmt::format("{} failed ({})", call, std::string_view(text, static_cast<std::size_t>(length))));
+  throw_error(file, line, fmt::format("{} failed ({})", call, std::string_view(text, length)));
 }
 
 MpiProcess::MpiProcess(int* argc, char*** argv) {
@@ -42,7 +41,7 @@ std::string_view MpiProcess::library_version() {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_CHECK(MPI_Get_library_version(text, &length));
-    std::string_view const whole(text, static_cast<std::size_t>(length));
+    std::string_view const whole(text, length);
     return std::string(whole.substr(0, whole.find_first_of(",\n\r")));
   }();
   return version;

@@ -66,7 +66,7 @@ bool write_all(int socket, void const* data, std::size_t bytes) {
     ssize_t const n = ::send(socket, at, bytes, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
-    at += n, bytes -= static_cast<std::size_t>(n);
+    at += n, bytes -= n;
   }
   return true;
 }
@@ -76,7 +76,7 @@ bool read_exactly(int socket, void* data, std::size_t bytes) {
     ssize_t const n = ::recv(socket, at, bytes, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
-    at += n, bytes -= static_cast<std::size_t>(n);
+    at += n, bytes -= n;
   }
   return true;
 }
@@ -181,9 +181,7 @@ TcpMesh::TcpMesh(Rendezvous const& rendezvous, double timeout_seconds)
   else
     meet_as_other(rendezvous, deadline);
   for (int r = 0; r < size_; ++r)
-    if (r != rank_)
-      peers_[static_cast<std::size_t>(r)]->reader =
-          std::thread([this, r] { read_all(*peers_[static_cast<std::size_t>(r)]); });
+    if (r != rank_) peers_[r]->reader = std::thread([this, r] { read_all(*peers_[r]); });
 }
 
 TcpMesh::~TcpMesh() {
@@ -196,24 +194,24 @@ TcpMesh::~TcpMesh() {
 
 void TcpMesh::meet_as_first(Rendezvous const& rendezvous, double deadline) {
   Socket const listener = listen_on(address_of(rendezvous).bytes.ss_family, rendezvous.port);
-  std::vector<Address> places(static_cast<std::size_t>(size_));
+  std::vector<Address> places(size_);
   for (int come = 1; come < size_; ++come) {
     Address from;
     auto [caller, hello] = accept_hello(listener, deadline, &from);
     if (caller.get() < 0) {
       std::vector<int> missing;
       for (int r = 1; r < size_; ++r)
-        if (peers_[static_cast<std::size_t>(r)]->socket.get() < 0) missing.push_back(r);
+        if (peers_[r]->socket.get() < 0) missing.push_back(r);
       throw Error(fmt::format("rank(s) {} of {} did not come to {} port {} in time", fmt::join(missing, ", "), size_,
                               rendezvous.address, rendezvous.port));
     }
     if (hello.size != size_)
       throw InputError(
           fmt::format("environment variable WORLD_SIZE: rank {} has {}, rank 0 has {}", hello.rank, hello.size, size_));
-    if (hello.rank < 1 || hello.rank >= size_ || peers_[static_cast<std::size_t>(hello.rank)]->socket.get() >= 0)
+    if (hello.rank < 1 || hello.rank >= size_ || peers_[hello.rank]->socket.get() >= 0)
       throw InputError(
           fmt::format("environment variable RANK: {} came twice or is not below WORLD_SIZE ({})", hello.rank, size_));
-    auto const r = static_cast<std::size_t>(hello.rank);
+    std::int32_t const r = hello.rank;
     from.set_port(static_cast<std::uint16_t>(hello.port));
     places[r] = from;
     peers_[r]->socket = std::move(caller);
@@ -230,20 +228,20 @@ void TcpMesh::meet_as_other(Rendezvous const& rendezvous, double deadline) {
   VALIDATE(getsockname(listener.get(), own.get(), &own.length) == 0, "the port of a socket cannot be read");
   Hello const hello{Hello::word, rank_, size_, own.port()};
   peers_[0]->socket = connect_to(first, deadline, 0);
-  std::vector<Address> places(static_cast<std::size_t>(size_));
+  std::vector<Address> places(size_);
   int const to_first = peers_[0]->socket.get();
   if (!write_all(to_first, &hello, sizeof hello) || !readable_before(to_first, deadline) ||
       !read_exactly(to_first, places.data(), places.size() * sizeof(Address)))
     throw Error(fmt::format("rank {} came to {} port {} and was not let in: see what rank 0 says", rank_,
                             rendezvous.address, rendezvous.port));
   for (int r = 1; r < rank_; ++r) {
-    Address place = places[static_cast<std::size_t>(r)];
+    Address place = places[r];
     if (place.is_loopback()) {  // it lives with rank 0, which sees it as itself
       std::uint16_t const port = place.port();
       place = first;
       place.set_port(port);
     }
-    Socket& socket = peers_[static_cast<std::size_t>(r)]->socket;
+    Socket& socket = peers_[r]->socket;
     socket = connect_to(place, deadline, r);
     VALIDATE(write_all(socket.get(), &hello, sizeof hello), fmt::format("rank {} left while the ranks met", r));
   }
@@ -251,7 +249,7 @@ void TcpMesh::meet_as_other(Rendezvous const& rendezvous, double deadline) {
     auto [caller, other] = accept_hello(listener, deadline, nullptr);
     if (caller.get() < 0 || other.rank <= rank_ || other.rank >= size_)
       throw Error(fmt::format("rank {} waited in vain for ranks above it", rank_));
-    peers_[static_cast<std::size_t>(other.rank)]->socket = std::move(caller);
+    peers_[other.rank]->socket = std::move(caller);
   }
 }
 
@@ -270,7 +268,7 @@ void TcpMesh::read_all(Peer& peer) {
 
 void TcpMesh::send(int peer, Key const& key, void const* data, std::size_t bytes) {
   VALIDATE(peer >= 0 && peer < size_ && peer != rank_, fmt::format("rank {} is no peer of rank {}", peer, rank_));
-  Peer& to = *peers_[static_cast<std::size_t>(peer)];
+  Peer& to = *peers_[peer];
   std::lock_guard const lock(to.sending);
   Header const header{key, bytes};
   VALIDATE(write_all(to.socket.get(), &header, sizeof header) && write_all(to.socket.get(), data, bytes),
@@ -279,7 +277,7 @@ void TcpMesh::send(int peer, Key const& key, void const* data, std::size_t bytes
 
 void TcpMesh::receive(int peer, Key const& key, void* data, std::size_t bytes) {
   VALIDATE(peer >= 0 && peer < size_ && peer != rank_, fmt::format("rank {} is no peer of rank {}", peer, rank_));
-  Peer& from = *peers_[static_cast<std::size_t>(peer)];
+  Peer& from = *peers_[peer];
   std::unique_lock lock(from.receiving);
   auto const found = [&] { return from.inbox.find(key); };
   from.arrived.wait(lock, [&] { return from.gone || found() != from.inbox.end(); });

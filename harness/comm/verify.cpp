@@ -37,10 +37,10 @@ void verify_same_call(Communicator& group, CollectiveSignature const& signature)
   mine.bytes = signature.bytes;
   mine.group = signature.group;
   mine.order = signature.order;
-  std::vector<Record> all(static_cast<std::size_t>(group.size()));
+  std::vector<Record> all(group.size());
   InlineStream stream;  // host communicators finish before they return, and use none
   group.all_gather({&mine, sizeof mine, Dtype::u8}, {all.data(), all.size() * sizeof mine, Dtype::u8}, stream);
-  for (int rank = 1; rank < group.size(); ++rank) compare(all.front(), all[static_cast<std::size_t>(rank)], rank);
+  for (int rank = 1; rank < group.size(); ++rank) compare(all.front(), all[rank], rank);
 }
 
 }  // namespace shardbench

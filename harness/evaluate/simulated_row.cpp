@@ -41,6 +41,14 @@ OpsRow row_of(std::string const& run_id, LabelShare const& share) {
 
 }  // namespace
 
+PredictedStep predict(LoweredStep const& step, CostModel const& model) {
+  PredictedStep out;
+  out.prediction = predict_step(step, model);
+  out.memory = memory_fit(out.prediction.stages, model.system(), model.stack());
+  out.totals = total_step(step, false);
+  return out;
+}
+
 void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory, CostModel const& model,
                     StepTotals const& totals) {
   row.system = model.system().name;
@@ -53,8 +61,8 @@ void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory
   row.step_ms_p50 = p.step_ms;
   row.predicted_step_ms = p.step_ms;
   row.optimizer_ms = p.optimizer_ms;
-  for (std::size_t a = 0; a < axis_count; ++a)
-    if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].payload_bytes;
+  for (Axis const a : enum_values<Axis>())
+    if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(a)] = totals.traffic[a].payload_bytes;
   set_rates(row, totals);
   set_utilization(row, model.system().peak_tflops_of(row.experiment.precision), "system profile");
   set_memory(row, memory);
@@ -77,14 +85,14 @@ std::vector<LabelShare> label_shares(StepProgram const& program, StageTimeline c
 std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, Prediction const& p) {
   std::vector<OpsRow> rows;
   std::vector<double> calls;  // over all stages, of each row
-  for (std::size_t i = 0; i < p.programs.size(); ++i)
-    for (LabelShare const& share : label_shares(p.programs[i], p.result.stages[i])) {
+  for (std::size_t i = 0; i < p.stages.size(); ++i)
+    for (LabelShare const& share : label_shares(p.stages[i].program(), p.result.stages[i])) {
       OpsRow row = row_of(run_id, share);
       auto const same = [&](OpsRow const& r) {
         return r.label == row.label && r.kind == row.kind && r.phase == row.phase && r.axis == row.axis;
       };
       auto const found = std::ranges::find_if(rows, same);
-      auto const at = static_cast<std::size_t>(found - rows.begin());
+      auto const at = found - rows.begin();
       if (found == rows.end()) {
         rows.push_back(std::move(row));
         calls.push_back(0);
@@ -96,7 +104,7 @@ std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, Prediction con
     }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i].predicted_us = 1e3 * *rows[i].total_ms / calls[i];
-    *rows[i].total_ms /= static_cast<double>(p.programs.size());
+    *rows[i].total_ms /= static_cast<double>(p.stages.size());
   }
   std::ranges::stable_sort(rows, std::greater<>{}, [](OpsRow const& r) { return *r.total_ms; });
   return rows;

@@ -6,6 +6,15 @@
 
 namespace shardbench {
 
+/// A step as foretold: its times and what it needs as the stack runs it, and what it comes to by itself; its memory is
+/// told by the fit alone.
+struct PredictedStep {
+  Prediction prediction;
+  MemoryFit memory;
+  StepTotals totals;
+};
+PredictedStep predict(LoweredStep const& step, CostModel const& model);
+
 /// Times, rates, memory, traffic and place of a prediction; does not fit in memory: outcome failed, with the reason.
 void set_prediction(ReportRow& row, Prediction const& prediction, MemoryFit const& memory, CostModel const& model,
                     StepTotals const& totals);

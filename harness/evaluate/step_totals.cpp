@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "harness/program/passes/lower.hpp"
 #include "harness/report/text.hpp"
 
 namespace shardbench {
@@ -12,10 +11,10 @@ namespace {
 
 constexpr std::size_t listed_tensors = 5;
 
-void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay const& replay) {
-  MemoryPlan const plan = plan_memory(program, replay);
+void keep_if_fullest(StepTotals& totals, LoweredStage const& stage) {
+  MemoryPlan const& plan = stage.sizes();
   if (plan.peak_bytes() <= totals.peak_bytes) return;
-  totals.fullest_stage = program.stage;
+  totals.fullest_stage = stage.program().stage;
   totals.parameter_bytes = plan.parameter_bytes;
   totals.gradient_bytes = plan.gradient_bytes;
   totals.optimizer_bytes = plan.optimizer_bytes;
@@ -25,35 +24,28 @@ void keep_if_fullest(StepTotals& totals, StepProgram const& program, Replay cons
   totals.peak_bytes = plan.peak_bytes();
   totals.microbatches_in_flight =
       plan.microbatches_in_flight.empty() ? 0 : *std::ranges::max_element(plan.microbatches_in_flight);
-  totals.largest_tensors = largest_tensors(program, plan, listed_tensors);
+  totals.largest_tensors = largest_tensors(stage.program(), plan, listed_tensors);
 }
 
 }  // namespace
 
-StepTotals total_step(Experiment const& e, bool memory) {
+StepTotals total_step(LoweredStep const& step, bool memory) {
   StepTotals totals;
-  std::vector<StepProgram> const programs = lower_stages(e);
-  double const share = 1 / static_cast<double>(programs.size());
-  for (StepProgram const& program : programs) {
-    Replay const replay(program);
-    StepCount const count = count_step(program, replay);
+  double const share = 1 / static_cast<double>(step.stages.size());
+  for (LoweredStage const& stage : step.stages) {
+    StepCount const count = count_step(stage.program(), stage.replay());
     totals.model_flops += share * count.model_flops;
     totals.model_flops_full += share * count.model_flops_full;
     totals.hardware_flops += share * count.hardware_flops;
     totals.parameters_held = std::max(totals.parameters_held, count.parameters);
-    for (std::size_t a = 0; a < axis_count; ++a) {
+    for (Axis const a : enum_values<Axis>()) {
       totals.traffic[a].calls += count.traffic[a].calls;
       totals.traffic[a].payload_bytes += share * count.traffic[a].payload_bytes;
       totals.traffic[a].wire_bytes += share * count.traffic[a].wire_bytes;
     }
-    if (memory) keep_if_fullest(totals, program, replay);
+    if (memory) keep_if_fullest(totals, stage);
   }
   return totals;
-}
-
-Lane lane_of(Axis axis) {
-  constexpr std::array<Lane, axis_count> lanes{Lane::tp, Lane::cp, Lane::dp, Lane::pp, Lane::ep};
-  return lanes[static_cast<std::size_t>(axis)];
 }
 
 void set_totals(ReportRow& row, StepTotals const& totals) {
@@ -62,8 +54,8 @@ void set_totals(ReportRow& row, StepTotals const& totals) {
   row.optimizer_bytes = static_cast<double>(totals.optimizer_bytes);
   row.activation_bytes = static_cast<double>(totals.activation_bytes);
   row.memory_peak_bytes = static_cast<double>(totals.peak_bytes);
-  for (std::size_t a = 0; a < axis_count; ++a)
-    if (totals.traffic[a].calls > 0) row.wire_bytes[lane_of(static_cast<Axis>(a))] = totals.traffic[a].wire_bytes;
+  for (Axis const a : enum_values<Axis>())
+    if (totals.traffic[a].calls > 0) row.wire_bytes[lane_of(a)] = totals.traffic[a].wire_bytes;
   row.flops_convention = row.experiment.model.causal ? "causal_halved" : "full";
 }
 

@@ -1,10 +1,11 @@
 #pragma once
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "harness/program/analysis/count.hpp"
+#include "harness/program/lane.hpp"
+#include "harness/program/lowered_step.hpp"
 #include "harness/report/report_row.hpp"
 
 namespace shardbench {
@@ -13,7 +14,7 @@ namespace shardbench {
 struct StepTotals {
   double model_flops = 0, model_flops_full = 0, hardware_flops = 0;  ///< mean over ranks
   std::int64_t parameters_held = 0;                                  ///< of the rank that holds most
-  std::array<AxisTraffic, axis_count> traffic{};                     ///< mean over ranks
+  EnumArray<Axis, AxisTraffic> traffic{};                            ///< mean over ranks
   std::int64_t fullest_stage = 0;                                    ///< the one whose memory the rest tells
   std::int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0, kv_cache_bytes = 0,
                activation_bytes = 0, peak_bytes = 0;
@@ -21,12 +22,8 @@ struct StepTotals {
   std::vector<std::pair<std::string, std::int64_t>> largest_tensors;
 };
 
-/// Lowers a resolved experiment for every stage and counts; without `memory` its bytes are left out. Throws
-/// IllegalConfig as lower() does.
-StepTotals total_step(Experiment const& experiment, bool memory = true);
-
-/// The lane whose columns an axis is reported in.
-Lane lane_of(Axis axis);
+/// Counts a step; without `memory` its bytes are left out.
+StepTotals total_step(LoweredStep const& step, bool memory = true);
 
 /// The columns that follow from counting: memory, wire bytes, FLOP convention.
 void set_totals(ReportRow& row, StepTotals const& totals);

@@ -41,11 +41,10 @@ std::string Agreement::first_text(std::string text) {
 std::vector<std::string> Agreement::gather(std::string text) {
   auto const width = static_cast<std::size_t>(maximum(static_cast<double>(text.size()))) + 1;
   text.resize(width, '\0');
-  auto const ranks = static_cast<std::size_t>(ranks_.size());
-  std::string all(width * ranks, '\0');
+  std::string all(width * ranks_.size(), '\0');
   ranks_.all_gather({text.data(), width, Dtype::u8}, {all.data(), all.size(), Dtype::u8}, *stream_);
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < ranks; ++r) texts.emplace_back(all.c_str() + r * width);
+  for (int r = 0; r < ranks_.size(); ++r) texts.emplace_back(all.c_str() + r * width);
   return texts;
 }
 

@@ -35,16 +35,31 @@ void check(DTensor::Shape const& shape, MeshCommunicators const& mesh, std::vect
     if (is_private(p) || (shard && !plain))
       throw InputError(fmt::format(
           "DTensor: placement {} is not one of replicate, shard(DIM), partial(sum), partial(max)", to_string(p)));
-    if (shard && (shard->dim < 0 || static_cast<std::size_t>(shard->dim) >= shape.size()))
+    if (shard && (shard->dim < 0 || shard->dim >= std::ssize(shape)))
       throw InputError(fmt::format("DTensor: {} of a tensor with {} dims", to_string(p), shape.size()));
   }
 }
 
-/// Row-major box of `shape` inside a row-major tensor: rows of the last dim are moved one by one.
+/// A part of a tensor: its shape, and where it begins.
+struct Box {
+  std::vector<std::int64_t> begin, shape;
+  std::int64_t elements() const { return elements_of(shape); }
+};
+
+/// Part `index` of `shape` cut along `dim` into `parts`.
+Box part_of(std::vector<std::int64_t> const& shape, int dim, std::int64_t parts, std::int64_t index) {
+  Box box{std::vector<std::int64_t>(shape.size(), 0), shape};
+  DimRange const range = chunk_range(shape[dim], parts, index);
+  box.begin[dim] = range.begin;
+  box.shape[dim] = range.size;
+  return box;
+}
+
+/// A box inside a row-major tensor, row-major too: rows of the last dim are moved one by one.
 template <class Move>
-void for_each_row(std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin,
-                  std::vector<std::int64_t> const& shape, Move move) {
-  if (elements_of(shape) == 0) return;
+void for_each_row(std::vector<std::int64_t> const& outer, Box const& box, Move move) {
+  auto const& [begin, shape] = box;
+  if (box.elements() == 0) return;
   std::size_t const rank = shape.size();
   if (rank == 0) return move(0, 0, 1);
   std::vector<std::int64_t> at(rank, 0);
@@ -64,37 +79,23 @@ void for_each_row(std::vector<std::int64_t> const& outer, std::vector<std::int64
   }
 }
 
-std::vector<float> cut_box(std::vector<float> const& from, std::vector<std::int64_t> const& outer,
-                           std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& shape) {
-  std::vector<float> box(static_cast<std::size_t>(elements_of(shape)));
-  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) {
-    std::copy_n(from.begin() + offset, count, box.begin() + inner);
+std::vector<float> cut_box(std::vector<float> const& from, std::vector<std::int64_t> const& outer, Box const& box) {
+  std::vector<float> values(box.elements());
+  for_each_row(outer, box, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) {
+    std::copy_n(from.begin() + offset, count, values.begin() + inner);
   });
-  return box;
+  return values;
 }
 
-void paste_box(std::vector<float>& to, std::vector<std::int64_t> const& outer, std::vector<std::int64_t> const& begin,
-               std::vector<std::int64_t> const& shape, float const* box) {
-  for_each_row(outer, begin, shape, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) {
-    std::copy_n(box + inner, count, to.begin() + offset);
+void paste_box(std::vector<float>& to, std::vector<std::int64_t> const& outer, Box const& box, float const* values) {
+  for_each_row(outer, box, [&](std::int64_t offset, std::int64_t inner, std::int64_t count) {
+    std::copy_n(values + inner, count, to.begin() + offset);
   });
 }
 
 BufferView view_of(std::vector<float>& values) { return {values.data(), values.size(), Dtype::f32}; }
 
 int dim_of(Placement const& p) { return std::get<Shard>(p).dim; }
-
-/// Part `index` of `shape` cut along `dim` into `parts`, with where it begins.
-struct Box {
-  std::vector<std::int64_t> begin, shape;
-};
-Box part_of(std::vector<std::int64_t> const& shape, int dim, std::int64_t parts, std::int64_t index) {
-  Box box{std::vector<std::int64_t>(shape.size(), 0), shape};
-  DimRange const range = chunk_range(shape[static_cast<std::size_t>(dim)], parts, index);
-  box.begin[static_cast<std::size_t>(dim)] = range.begin;
-  box.shape[static_cast<std::size_t>(dim)] = range.size;
-  return box;
-}
 
 }  // namespace
 
@@ -123,17 +124,32 @@ DimRange local_range(std::int64_t length, int dim, std::vector<Placement> const&
 DTensor::DTensor(Shape global, MeshCommunicators const& mesh, std::vector<Placement> placements)
     : global_(std::move(global)), mesh_(&mesh), placements_(std::move(placements)) {
   check(global_, mesh, placements_);
-  for (std::size_t d = 0; d < global_.size(); ++d)
-    local_.push_back(local_range(global_[d], static_cast<int>(d), placements_, mesh.mesh(), mesh.coordinate()).size);
-  values_.resize(static_cast<std::size_t>(elements_of(local_)));
+  local_ = local_shape_in(placements_);
+  values_.resize(elements_of(local_));
 }
+
+DimRange DTensor::range_of(std::size_t dim, std::vector<Placement> const& placements) const {
+  return local_range(global_[dim], static_cast<int>(dim), placements, mesh_->mesh(), mesh_->coordinate());
+}
+
+DTensor::Shape DTensor::local_shape_in(std::vector<Placement> const& placements) const {
+  Shape shape;
+  for (std::size_t d = 0; d < global_.size(); ++d) shape.push_back(range_of(d, placements).size);
+  return shape;
+}
+
+DTensor::Shape DTensor::shape_without(std::size_t axis) const {
+  std::vector<Placement> whole = placements_;
+  whole[axis] = Replicate{};
+  return local_shape_in(whole);
+}
+
+std::int64_t DTensor::parts(std::size_t axis) const { return mesh_->mesh().axes()[axis].size; }
 
 std::int64_t DTensor::global_index(std::int64_t local_index) const {
   std::int64_t index = 0, stride = 1;
   for (std::size_t d = global_.size(); d-- > 0;) {
-    std::int64_t const begin =
-        local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).begin;
-    index += (begin + local_index % local_[d]) * stride;
+    index += (range_of(d, placements_).begin + local_index % local_[d]) * stride;
     local_index /= local_[d];
     stride *= global_[d];
   }
@@ -151,13 +167,11 @@ DTensor distribute_tensor(DTensor::Shape global_shape, DTensor::Fill const& fill
 
 DTensor distribute_tensor(DTensor::Shape global_shape, std::span<float const> values, MeshCommunicators const& mesh,
                           std::vector<Placement> placements) {
-  auto const count = static_cast<std::size_t>(elements_of(global_shape));
-  if (values.size() != count)
+  if (std::ssize(values) != elements_of(global_shape))
     throw InputError(
         fmt::format("distribute_tensor: {} values given for shape ({})", values.size(), fmt::join(global_shape, ", ")));
   return distribute_tensor(
-      std::move(global_shape), [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; }, mesh,
-      std::move(placements));
+      std::move(global_shape), [&](std::int64_t i) { return values[i]; }, mesh, std::move(placements));
 }
 
 DTensor from_partial(DTensor::Shape global_shape, std::vector<float> local_values, MeshCommunicators const& mesh,
@@ -207,9 +221,8 @@ void DTensor::run(RedistributeStep const& step) {
 
 void DTensor::set_placement(std::size_t axis, Placement const& placement) {
   placements_[axis] = placement;
-  for (std::size_t d = 0; d < global_.size(); ++d)
-    local_[d] = local_range(global_[d], static_cast<int>(d), placements_, mesh_->mesh(), mesh_->coordinate()).size;
-  VALIDATE(values_.size() == static_cast<std::size_t>(elements_of(local_)),
+  local_ = local_shape_in(placements_);
+  VALIDATE(std::ssize(values_) == elements_of(local_),
            fmt::format("DTensor: {} values for local shape ({})", values_.size(), fmt::join(local_, ", ")));
 }
 
@@ -220,9 +233,8 @@ void DTensor::all_reduce(RedistributeStep const& step) {
 }
 
 void DTensor::local_slice(RedistributeStep const& step) {
-  Box const box =
-      part_of(local_, dim_of(step.to), mesh_->mesh().axes()[step.axis].size, mesh_->coordinate()[step.axis]);
-  values_ = cut_box(values_, local_, box.begin, box.shape);
+  values_ =
+      cut_box(values_, local_, part_of(local_, dim_of(step.to), parts(step.axis), mesh_->coordinate()[step.axis]));
 }
 
 void DTensor::reduce_scatter(RedistributeStep const& step) {
@@ -233,74 +245,53 @@ void DTensor::reduce_scatter(RedistributeStep const& step) {
     return;
   }
   // Parts are padded to the largest, which is the first.
-  std::int64_t const parts = mesh_->mesh().axes()[step.axis].size;
-  auto const padded = static_cast<std::size_t>(elements_of(part_of(local_, dim_of(step.to), parts, 0).shape));
-  std::vector<float> from(padded * static_cast<std::size_t>(parts), 0.0f), mine(padded);
-  for (std::int64_t i = 0; i < parts; ++i) {
-    Box const box = part_of(local_, dim_of(step.to), parts, i);
-    std::ranges::copy(cut_box(values_, local_, box.begin, box.shape),
-                      from.begin() + i * static_cast<std::int64_t>(padded));
-  }
+  std::int64_t const parts = this->parts(step.axis);
+  auto const part = [&](std::int64_t i) { return part_of(local_, dim_of(step.to), parts, i); };
+  std::int64_t const padded = part(0).elements();
+  std::vector<float> from(padded * parts, 0.0f), mine(padded);
+  for (std::int64_t i = 0; i < parts; ++i)
+    std::ranges::copy(cut_box(values_, local_, part(i)), from.begin() + i * padded);
   InlineStream stream;
   mesh_->axis(step.axis).reduce_scatter(view_of(from), view_of(mine), stream);
-  mine.resize(static_cast<std::size_t>(
-      elements_of(part_of(local_, dim_of(step.to), parts, mesh_->coordinate()[step.axis]).shape)));
+  mine.resize(part(mesh_->coordinate()[step.axis]).elements());
   values_ = std::move(mine);
 }
 
 void DTensor::all_gather(RedistributeStep const& step) {
-  std::int64_t const parts = mesh_->mesh().axes()[step.axis].size;
-  int const dim = dim_of(step.from);
-  std::vector<Placement> whole = placements_;
-  whole[step.axis] = Replicate{};
-  std::vector<std::int64_t> shape = local_;
-  shape[static_cast<std::size_t>(dim)] =
-      local_range(global_[static_cast<std::size_t>(dim)], dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
-  auto const padded = static_cast<std::size_t>(elements_of(part_of(shape, dim, parts, 0).shape));
-  std::vector<float> mine = values_, all(padded * static_cast<std::size_t>(parts));
+  std::int64_t const parts = this->parts(step.axis);
+  Shape const shape = shape_without(step.axis);
+  auto const part = [&](std::int64_t i) { return part_of(shape, dim_of(step.from), parts, i); };
+  std::int64_t const padded = part(0).elements();
+  std::vector<float> mine = values_, all(padded * parts);
   mine.resize(padded, 0.0f);
   InlineStream stream;
   mesh_->axis(step.axis).all_gather(view_of(mine), view_of(all), stream);
-  values_.assign(static_cast<std::size_t>(elements_of(shape)), 0.0f);
-  for (std::int64_t i = 0; i < parts; ++i) {
-    Box const box = part_of(shape, dim, parts, i);
-    paste_box(values_, shape, box.begin, box.shape, all.data() + i * static_cast<std::int64_t>(padded));
-  }
+  values_.assign(elements_of(shape), 0.0f);
+  for (std::int64_t i = 0; i < parts; ++i) paste_box(values_, shape, part(i), all.data() + i * padded);
 }
 
 void DTensor::all_to_all(RedistributeStep const& step) {
-  std::int64_t const parts = mesh_->mesh().axes()[step.axis].size, index = mesh_->coordinate()[step.axis];
+  std::int64_t const parts = this->parts(step.axis), index = mesh_->coordinate()[step.axis];
   int const from_dim = dim_of(step.from), to_dim = dim_of(step.to);
-  auto const from_at = static_cast<std::size_t>(from_dim);
-  std::vector<Placement> whole = placements_;
-  whole[step.axis] = Replicate{};
-  std::vector<std::int64_t> shape = local_;
-  shape[from_at] = local_range(global_[from_at], from_dim, whole, mesh_->mesh(), mesh_->coordinate()).size;
   // I hold part `index` along from_dim; rank i wants part i along to_dim of it. Blocks need no padding: their sizes are
   // sent.
-  std::vector<float> send, received;
+  std::vector<float> send;
   std::vector<std::size_t> send_counts, receive_counts;
   for (std::int64_t i = 0; i < parts; ++i) {
-    Box const box = part_of(local_, to_dim, parts, i);
-    auto const block = cut_box(values_, local_, box.begin, box.shape);
+    auto const block = cut_box(values_, local_, part_of(local_, to_dim, parts, i));
     send.insert(send.end(), block.begin(), block.end());
     send_counts.push_back(block.size());
   }
-  Box const mine = part_of(shape, to_dim, parts, index);
-  std::size_t total = 0;
-  for (std::int64_t i = 0; i < parts; ++i)
-    receive_counts.push_back(static_cast<std::size_t>(elements_of(part_of(mine.shape, from_dim, parts, i).shape))),
-        total += receive_counts.back();
-  received.resize(total);
+  Shape const mine = part_of(shape_without(step.axis), to_dim, parts, index).shape;
+  auto const part = [&](std::int64_t i) { return part_of(mine, from_dim, parts, i); };
+  for (std::int64_t i = 0; i < parts; ++i) receive_counts.push_back(part(i).elements());
+  std::vector<float> received(elements_of(mine));
   InlineStream stream;
   mesh_->axis(step.axis).all_to_all(view_of(send), send_counts, view_of(received), receive_counts, stream);
-  values_.assign(static_cast<std::size_t>(elements_of(mine.shape)), 0.0f);
+  values_.assign(elements_of(mine), 0.0f);
   std::size_t offset = 0;
-  for (std::int64_t i = 0; i < parts; ++i) {
-    Box const box = part_of(mine.shape, from_dim, parts, i);
-    paste_box(values_, mine.shape, box.begin, box.shape, received.data() + offset);
-    offset += receive_counts[static_cast<std::size_t>(i)];
-  }
+  for (std::int64_t i = 0; i < parts; offset += receive_counts[i++])
+    paste_box(values_, mine, part(i), received.data() + offset);
 }
 
 }  // namespace shardbench

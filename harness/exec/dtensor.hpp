@@ -64,6 +64,11 @@ class DTensor {
   void all_to_all(RedistributeStep const& step);
   void local_slice(RedistributeStep const& step);
   void set_placement(std::size_t axis, Placement const& placement);
+  DimRange range_of(std::size_t dim, std::vector<Placement> const& placements) const;
+  Shape local_shape_in(std::vector<Placement> const& placements) const;
+  /// What this rank would hold if the axis cut nothing.
+  Shape shape_without(std::size_t axis) const;
+  std::int64_t parts(std::size_t axis) const;
 
   Shape global_, local_;
   MeshCommunicators const* mesh_;

@@ -16,15 +16,18 @@ constexpr std::int64_t checked_positions = 4;
 class LogitComparison {
  public:
   LogitComparison(Runner& sharded, ParityReference& reference, Communicator& world, ParityReport& report)
-      : sharded_(sharded), whole_program_(reference.program), report_(report), record_(reference, world, report) {}
+      : sharded_(sharded),
+        whole_program_(reference.stage.program()),
+        report_(report),
+        record_(reference, world, report) {}
 
   void compare(std::int64_t position) {
     StepProgram const& p = sharded_.program();
-    bool const has_logits = p.logits != no_tensor && std::ranges::any_of(p.chunks, &Chunk::has_head);
-    std::int64_t const first = p.coordinate[static_cast<std::size_t>(Axis::dp)] * p.microbatches;
-    for (std::int32_t m = 0; m < static_cast<std::int32_t>(whole_program_.microbatches); ++m) {
-      std::vector<float> const expected =
-          record_.broadcast(whole_program_.logits, whole_program_.micro_batch * whole_program_.padded_vocab, m);
+    bool const has_logits = p.inference.logits != no_tensor && std::ranges::any_of(p.chunks, &Chunk::has_head);
+    std::int64_t const first = p.coordinate[Axis::dp] * p.microbatches;
+    for (std::int32_t m = 0; m < whole_program_.microbatches; ++m) {
+      std::vector<float> const expected = record_.broadcast(
+          whole_program_.inference.logits, whole_program_.micro_batch * whole_program_.padded_vocab, m);
       bool const mine = m >= first && m < first + p.microbatches;
       if (has_logits && mine) compare_microbatch(expected, m - static_cast<std::int32_t>(first), position);
     }
@@ -39,8 +42,8 @@ class LogitComparison {
  private:
   void compare_microbatch(std::vector<float> const& expected, std::int32_t microbatch, std::int64_t position) {
     StepProgram const& p = sharded_.program();
-    std::vector<float> const actual = sharded_.read(p.logits, microbatch);
-    std::vector<std::int32_t> const tokens = sharded_.read_tokens(p.next_ids, microbatch);
+    std::vector<float> const actual = sharded_.read(p.inference.logits, microbatch);
+    std::vector<std::int32_t> const tokens = sharded_.read_tokens(p.inference.next_ids, microbatch);
     std::int64_t const columns = static_cast<std::int64_t>(actual.size()) / p.micro_batch;
     for (std::int64_t b = 0; b < p.micro_batch; ++b) {
       float const* const row = expected.data() + b * whole_program_.padded_vocab;
@@ -49,10 +52,10 @@ class LogitComparison {
       double const rms = std::sqrt(squares / static_cast<double>(p.vocab));
       if (!(rms > 0))
         report_.problem = fmt::format("the unsharded logits at position {} are empty or not finite", position);
-      for (std::int64_t c = 0; c < columns && p.first_logit + c < p.vocab; ++c)
-        record(actual[static_cast<std::size_t>(b * columns + c)], row[p.first_logit + c], rms, "logits", position);
+      for (std::int64_t c = 0; c < columns && p.inference.first_logit + c < p.vocab; ++c)
+        record(actual[b * columns + c], row[p.inference.first_logit + c], rms, "logits", position);
       // Rounding may swap near equal tokens, so a chosen one is judged by its logit.
-      auto const token = std::clamp<std::int64_t>(tokens[static_cast<std::size_t>(b)], 0, p.vocab - 1);
+      auto const token = std::clamp<std::int64_t>(tokens[b], 0, p.vocab - 1);
       record(row[token], *std::max_element(row, row + p.vocab), rms, "the token chosen", position);
     }
   }
@@ -77,14 +80,15 @@ void run_at(Runner& runner, std::int64_t position, std::uint64_t seed) {
 
 }  // namespace
 
-ParityReport check_inference(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world) {
+ParityReport check_inference(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
+                             std::optional<LoweredStage> const& unsharded) {
   ParityReport report;
   report.tolerance = parity_tolerance(experiment.precision);
-  ParityReference whole(experiment, device, world);
+  ParityReference whole(experiment, device, world, unsharded);
   Runner* const reference = whole.get();
   LogitComparison comparison(sharded, whole, world, report);
   sharded.initialize(experiment.seed);
-  std::int64_t const last = std::min(whole.program.context, checked_positions - 1);
+  std::int64_t const last = std::min(whole.stage.program().inference.context, checked_positions - 1);
   for (std::int64_t position = 0; position <= last; ++position) {
     run_at(sharded, position, experiment.seed);
     if (reference) run_at(*reference, position, experiment.seed);

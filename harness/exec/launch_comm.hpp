@@ -19,7 +19,8 @@ struct PreparedCall {
   Communicator* communicator = nullptr;
   Communicator* verifier = nullptr;  ///< ranks compare the call on it first, unless nullptr
   Stream* stream = nullptr;
-  std::uint64_t group_name = 0, order = 0;
+  GroupId group;
+  std::uint64_t order = 0;       ///< of the call among its group's
   Timeline* timeline = nullptr;  ///< spans are kept when given
   Lane lane = Lane::tp;
   std::uint32_t label = 0, wait_label = 0;

@@ -35,7 +35,7 @@ void gemm(Launch const& l) {
 
 AttentionShape attention_shape(Launch const& l) {
   AttentionShape a = attention_shape(std::get<AttentionOpShape>(l.op.shape), l.precision());
-  a.seq_k -= l.data.program().context - l.data.position();  // a step may stand before the longest context
+  a.seq_k -= l.data.program().inference.context - l.data.position();  // a step may stand before the longest context
   return a;
 }
 

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "harness/exec/agreement.hpp"
-#include "harness/program/passes/lower.hpp"
 
 namespace shardbench {
 
@@ -76,9 +75,8 @@ class Stepper {
 };
 
 std::size_t spans_per_step(Runner const& runner) {
-  Replay const replay(runner.program());
   std::size_t ops = 0;
-  for (Run const& run : replay.runs()) ops += run.segment ? run.segment->ops.size() : 2;
+  for (Run const& run : runner.stage().replay().runs()) ops += run.segment ? run.segment->ops.size() : 2;
   return ops + 16;
 }
 
@@ -99,27 +97,15 @@ class Instrumented {
     Breakdown const b = break_down(work, waits, marked.start, marked.end);
     out_.max_identity_error_ms =
         std::max(out_.max_identity_error_ms, std::abs(b.step_ms - b.compute_ms - b.exposed_comm_ms - b.idle_ms));
-    auto const add_to = [&](double& slot, double value) { slot += value / instrumented_iterations; };
-    Breakdown& total = out_.breakdown;
-    add_to(total.step_ms, b.step_ms), add_to(total.compute_ms, b.compute_ms), add_to(total.comm_ms, b.comm_ms);
-    add_to(total.exposed_comm_ms, b.exposed_comm_ms), add_to(total.idle_ms, b.idle_ms),
-        add_to(total.bubble_ms, b.bubble_ms);
-    for (int lane = 0; lane < static_cast<int>(Lane::size_); ++lane) {
-      add_to(total.comm_axis_ms[lane], b.comm_axis_ms[lane]);
-      add_to(total.exposed_axis_ms[lane], b.exposed_axis_ms[lane]);
-    }
-    add_to(out_.optimizer_ms, optimizer_ms(work));
+    out_.breakdown.add(b, 1.0 / instrumented_iterations);
+    out_.optimizer_ms += optimizer_ms(work) / instrumented_iterations;
     out_.spans = std::move(work);
     for (Span& span : out_.spans) span.start_ms -= marked.start, span.end_ms -= marked.start;
   }
 
   void finish() {
-    Breakdown& b = out_.breakdown;
-    for (double* slot :
-         {&b.step_ms, &b.compute_ms, &b.comm_ms, &b.exposed_comm_ms, &b.idle_ms, &b.bubble_ms, &out_.optimizer_ms})
-      *slot = agree_.mean(*slot);
-    for (double& slot : b.comm_axis_ms) slot = agree_.mean(slot);
-    for (double& slot : b.exposed_axis_ms) slot = agree_.mean(slot);
+    out_.breakdown.each([&](double& part) { part = agree_.mean(part); });
+    out_.optimizer_ms = agree_.mean(out_.optimizer_ms);
     out_.max_identity_error_ms = agree_.maximum(out_.max_identity_error_ms);
     for (auto& [label, times] : times_) {
       double total = 0;
@@ -150,11 +136,14 @@ class Instrumented {
 
 }  // namespace
 
-Measurement measure(Runner& runner, Experiment const& e, Device& device, Communicator& world) {
+Measurement measure(Runner& runner, Experiment const& e, Device& device, Communicator& world,
+                    std::optional<LoweredStage> const& unsharded) {
   Measurement out;
   Agreement agree(world);
   bool const trains = e.phase == PhaseKind::train;
-  if (e.check) out.parity = trains ? check_parity(runner, e, device, world) : check_inference(runner, e, device, world);
+  if (e.check)
+    out.parity = trains ? check_parity(runner, e, device, world, 2, unsharded)
+                        : check_inference(runner, e, device, world, unsharded);
   runner.initialize(e.seed);
   Stepper stepper(runner, world);
   for (std::int64_t i = 0; i < e.warmup; ++i) stepper.warm_up();
@@ -169,7 +158,7 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   out.step_ms = summarize(steps);
   out.state = device.state();
   auto const after = runner.traffic();
-  for (std::size_t a = 0; a < axis_count; ++a)
+  for (Axis const a : enum_values<Axis>())
     out.payload_bytes[a] = agree.mean(static_cast<double>(after[a].payload_bytes - before[a].payload_bytes) /
                                       static_cast<double>(steps.size()));
   std::size_t const room = spans_per_step(runner);
@@ -179,9 +168,9 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   for (int i = 0; i < instrumented_iterations; ++i) instrumented.add(stepper.marked(*timeline));
   device.profile_stop();
   instrumented.finish();
-  bool const speaks = runner.program().coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
+  bool const speaks = runner.program().coordinate[Axis::tp] == 0;
   out.loss = agree.sum(speaks ? runner.local_loss() : 0);
-  out.memory_bytes = agree.maximum(static_cast<double>(runner.plan().arena_bytes));
+  out.memory_bytes = agree.maximum(static_cast<double>(runner.stage().memory().arena_bytes));
   return out;
 }
 

@@ -18,21 +18,22 @@ struct LabelTime {
 
 /// What a configuration did. Equal on all ranks unless it says "this rank".
 struct Measurement {
-  Summary step_ms;                                 ///< step = maximum over ranks, iterations without per-op marks
-  Breakdown breakdown;                             ///< means over ranks, from instrumented iterations
-  double optimizer_ms = 0;                         ///< of the instrumented steps, mean over ranks
-  double loss = 0;                                 ///< sum over ranks' parts, 0 without a head
-  std::array<double, axis_count> payload_bytes{};  ///< this rank's communicators, one step, mean over ranks
-  double memory_bytes = 0;                         ///< arena of the largest rank
-  DeviceState state;                               ///< this rank's device, right after the timed steps
-  std::vector<LabelTime> labels;                   ///< this rank
-  std::vector<Span> spans;                         ///< this rank, last instrumented step, times from its start
+  Summary step_ms;                          ///< step = maximum over ranks, iterations without per-op marks
+  Breakdown breakdown;                      ///< means over ranks, from instrumented iterations
+  double optimizer_ms = 0;                  ///< of the instrumented steps, mean over ranks
+  double loss = 0;                          ///< sum over ranks' parts, 0 without a head
+  EnumArray<Axis, double> payload_bytes{};  ///< this rank's communicators, one step, mean over ranks
+  double memory_bytes = 0;                  ///< arena of the largest rank
+  DeviceState state;                        ///< this rank's device, right after the timed steps
+  std::vector<LabelTime> labels;            ///< this rank
+  std::vector<Span> spans;                  ///< this rank, last instrumented step, times from its start
   std::optional<ParityReport> parity;
   double max_identity_error_ms = 0;  ///< |step - compute - exposed - idle|, largest over ranks and iterations
 };
 
 /// Warm-up, timed iterations until the median is known well enough or a cap is reached, instrumented iterations, and
-/// before them the parity check when the experiment asks for it. Collective over `world`.
-Measurement measure(Runner& runner, Experiment const& experiment, Device& device, Communicator& world);
+/// before them the parity check (see check_parity) when the experiment asks for it. Collective over `world`.
+Measurement measure(Runner& runner, Experiment const& experiment, Device& device, Communicator& world,
+                    std::optional<LoweredStage> const& unsharded = {});
 
 }  // namespace shardbench

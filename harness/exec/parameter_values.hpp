@@ -20,4 +20,15 @@ std::vector<std::int32_t> positions_of(StepProgram const& program);
 std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t position, std::int64_t seq,
                       std::int64_t vocab);
 
+/// The tokens of a microbatch's rows that stand `first` places behind theirs.
+std::vector<std::int32_t> tokens_of(StepProgram const& program, std::uint64_t seed, std::int32_t microbatch,
+                                    std::int64_t first, std::int64_t seq);
+
+/// Calls f(global sample, row) for a microbatch's rows of (sequence, batch), sequence outermost.
+template <class F>
+void each_row(StepProgram const& p, std::int32_t microbatch, std::int64_t rows, F&& f) {
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t b = 0; b < p.micro_batch; ++b) f(p.first_sample + microbatch * p.micro_batch + b, row);
+}
+
 }  // namespace shardbench

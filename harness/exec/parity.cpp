@@ -15,7 +15,7 @@ namespace {
 
 /// Where a named section lies in a rank's parameters.
 struct SectionPlace {
-  std::int32_t parameter = 0;
+  ParameterId parameter;
   std::int64_t row_offset = 0;
   ParameterSection const* section = nullptr;
 };
@@ -25,7 +25,7 @@ std::map<std::string, std::vector<SectionPlace>> sections_of(StepProgram const& 
   for (std::size_t i = 0; i < p.parameters.size(); ++i) {
     std::int64_t row = 0;
     for (ParameterSection const& s : p.parameters[i].sections) {
-      places[s.key].push_back({static_cast<std::int32_t>(i), row, &s});
+      places[s.key].push_back({i, row, &s});
       row += s.rows;
     }
   }
@@ -46,7 +46,7 @@ class Comparison {
   Comparison(Runner& sharded, ParityReference& reference, Communicator& world, ParityReport& report)
       : sharded_(sharded),
         whole_(reference.get()),
-        whole_program_(reference.program),
+        whole_program_(reference.stage.program()),
         report_(report),
         mine_(sections_of(sharded.program())),
         record_(reference, world, report) {}
@@ -63,9 +63,8 @@ class Comparison {
       check_health(p, global, part);
       std::int64_t row = 0;
       for (ParameterSection const& s : p.sections) {
-        auto const begin = static_cast<std::size_t>(row * p.cols),
-                   count = static_cast<std::size_t>(s.global_rows * p.cols);
-        compare_section(s.key, p.cols, std::span(global).subspan(begin, count), own, part, floor, adopt);
+        compare_section(s.key, p.cols, std::span(global).subspan(row * p.cols, s.global_rows * p.cols), own, part,
+                        floor, adopt);
         row += s.rows;
       }
     }
@@ -84,16 +83,16 @@ class Comparison {
     for (Bucket const& bucket : p.buckets) {
       TensorId const shard = part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard;
       bool const shards = shard != no_tensor;
-      std::vector<float> whole(shards ? static_cast<std::size_t>(bucket.elements) : 0);
+      std::vector<float> whole(shards ? bucket.elements : 0);
       if (shards) std::ranges::copy(runner.read(shard), whole.begin() + bucket.shard_begin);
-      for (std::int32_t const i : bucket.parameters) {
-        Parameter const& parameter = p.parameters[static_cast<std::size_t>(i)];
+      for (ParameterId const i : bucket.parameters) {
+        Parameter const& parameter = p.parameters[i];
         if (!shards) {
-          values[static_cast<std::size_t>(i)] = runner.read(tensor_of(parameter, part));
+          values[i] = runner.read(tensor_of(parameter, part));
           continue;
         }
-        auto const first = whole.begin() + p.tensors[static_cast<std::size_t>(parameter.weight)].storage_offset;
-        values[static_cast<std::size_t>(i)].assign(first, first + parameter.elements());
+        auto const first = whole.begin() + p.tensors[parameter.weight].storage_offset;
+        values[i].assign(first, first + parameter.elements());
       }
     }
     return values;
@@ -103,18 +102,13 @@ class Comparison {
     StepProgram const& p = sharded_.program();
     for (Bucket const& bucket : p.buckets) {
       if (bucket.gradient_shard == no_tensor) {
-        for (std::int32_t const i : bucket.parameters)
-          sharded_.write(p.parameters[static_cast<std::size_t>(i)].gradient, values[static_cast<std::size_t>(i)]);
+        for (ParameterId const i : bucket.parameters) sharded_.write(p.parameters[i].gradient, values[i]);
         continue;
       }
-      std::vector<float> whole(static_cast<std::size_t>(bucket.elements));
-      for (std::int32_t const i : bucket.parameters)
-        std::ranges::copy(
-            values[static_cast<std::size_t>(i)],
-            whole.begin() +
-                p.tensors[static_cast<std::size_t>(p.parameters[static_cast<std::size_t>(i)].weight)].storage_offset);
-      sharded_.write(bucket.gradient_shard, std::span(whole).subspan(static_cast<std::size_t>(bucket.shard_begin),
-                                                                     static_cast<std::size_t>(bucket.shard_elements)));
+      std::vector<float> whole(bucket.elements);
+      for (ParameterId const i : bucket.parameters)
+        std::ranges::copy(values[i], whole.begin() + p.tensors[p.parameters[i].weight].storage_offset);
+      sharded_.write(bucket.gradient_shard, std::span(whole).subspan(bucket.shard_begin, bucket.shard_elements));
     }
   }
 
@@ -148,18 +142,17 @@ class Comparison {
     if (it == mine_.end()) return;
     double const rms = std::max(rms_of(global), floor);
     for (SectionPlace const& place : it->second) {
-      Parameter const& p = sharded_.program().parameters[static_cast<std::size_t>(place.parameter)];
-      std::vector<float>& local = own[static_cast<std::size_t>(place.parameter)];
+      Parameter const& p = sharded_.program().parameters[place.parameter];
+      std::vector<float>& local = own[place.parameter];
       for (std::int64_t r = 0; r < place.section->rows; ++r) {
         std::int64_t const row = place.section->row_begin + r;
         if (row >= place.section->global_rows) break;
         // Elements of a row come from the same sums, so rounding is as large as the row is, whatever the other rows
         // are.
-        double const scale =
-            std::max(rms, rms_of(global.subspan(static_cast<std::size_t>(row * cols), static_cast<std::size_t>(cols))));
+        double const scale = std::max(rms, rms_of(global.subspan(row * cols, cols)));
         for (std::int64_t c = 0; c < p.cols; ++c) {
-          float& a = local[static_cast<std::size_t>((place.row_offset + r) * p.cols + c)];
-          float const b = global[static_cast<std::size_t>(row * cols + p.col_begin + c)];
+          float& a = local[(place.row_offset + r) * p.cols + c];
+          float const b = global[row * cols + p.col_begin + c];
           if (owned(p, (place.row_offset + r) * p.cols + c, part)) keep(ParityRecord::error_of(a, b, scale), key, part);
           if (adopt) a = b;
         }
@@ -169,10 +162,10 @@ class Comparison {
 
   /// Gradients that are sharded over dp are whole in this rank's shard only, and so are weights under ZeRO-3.
   bool owned(Parameter const& p, std::int64_t element, Part part) const {
-    Bucket const& bucket = sharded_.program().buckets[static_cast<std::size_t>(p.bucket)];
+    Bucket const& bucket = sharded_.program().buckets[p.bucket];
     if (bucket.shard_elements == bucket.elements || (part == Part::weight && bucket.weight_shard == no_tensor))
       return true;
-    std::int64_t const at = sharded_.program().tensors[static_cast<std::size_t>(p.gradient)].storage_offset + element;
+    std::int64_t const at = sharded_.program().tensors[p.gradient].storage_offset + element;
     return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;
   }
 
@@ -194,7 +187,7 @@ class Comparison {
 void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, ParityReport& report) {
   // Every tensor-parallel rank of the last stage has the whole loss of its samples; one of them speaks.
   StepProgram const& p = sharded.program();
-  bool const speaks = p.coordinate[static_cast<std::size_t>(Axis::tp)] == 0;
+  bool const speaks = p.coordinate[Axis::tp] == 0;
   Agreement& ranks = comparison.record().ranks();
   report.loss = ranks.sum(speaks ? sharded.local_loss() : 0);
   report.reference_loss = ranks.from_first(whole ? whole->local_loss() : 0);
@@ -211,11 +204,11 @@ double parity_tolerance(Dtype precision) {
   return precision == Dtype::f32 ? 1e-4 : 32 * unit_roundoff(Dtype::bf16);
 }
 
-ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
-                          int steps) {
+ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world, int steps,
+                          std::optional<LoweredStage> const& unsharded) {
   ParityReport report;
   report.tolerance = parity_tolerance(experiment.precision);
-  ParityReference whole(experiment, device, world);
+  ParityReference whole(experiment, device, world, unsharded);
   Runner* const reference = whole.get();
   Comparison comparison(sharded, whole, world, report);
   sharded.initialize(experiment.seed);

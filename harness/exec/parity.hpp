@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 
 #include "harness/config/experiment.hpp"
@@ -22,12 +23,14 @@ double parity_tolerance(Dtype precision);
 
 /// Runs `steps` steps sharded on all ranks of `world` and unsharded on rank 0, both on devices like `device`, and
 /// compares after each: loss, every gradient, and, with the optimizer fed the reference's gradients, every weight.
-/// Collective; all ranks get the same report. The runner's weights are initialised anew.
+/// Collective; all ranks get the same report. The runner's weights are initialised anew. `unsharded`: the experiment's
+/// unsharded step, where it is lowered already.
 ParityReport check_parity(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
-                          int steps = 2);
+                          int steps = 2, std::optional<LoweredStage> const& unsharded = {});
 
 /// The same for prefill or decode: logits of the last position and the tokens chosen, decoding the first positions one
 /// after the other with the cache. loss_error is that of the logits.
-ParityReport check_inference(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world);
+ParityReport check_inference(Runner& sharded, Experiment const& experiment, Device& device, Communicator& world,
+                             std::optional<LoweredStage> const& unsharded = {});
 
 }  // namespace shardbench

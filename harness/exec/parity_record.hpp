@@ -8,20 +8,20 @@
 
 #include "harness/exec/agreement.hpp"
 #include "harness/exec/parity.hpp"
-#include "harness/program/passes/lower.hpp"
 
 namespace shardbench {
 
 /// The unsharded program and, on rank 0, a runner of it: what sharded runners are compared with.
 struct ParityReference {
-  ParityReference(Experiment const& experiment, Device& device, Communicator& world)
-      : program(lower(unsharded(experiment), 0)), self(make_self_communicator()) {
-    if (world.rank() == 0) runner.emplace(program, device, *self);
+  ParityReference(Experiment const& experiment, Device& device, Communicator& world,
+                  std::optional<LoweredStage> const& unsharded)
+      : stage(unsharded ? *unsharded : lower_unsharded(experiment)), self(make_self_communicator()) {
+    if (world.rank() == 0) runner.emplace(stage, device, *self);
     if (runner) runner->initialize(experiment.seed);
   }
   Runner* get() { return runner ? &*runner : nullptr; }
 
-  StepProgram program;
+  LoweredStage stage;
   std::unique_ptr<Communicator> self;
   std::optional<Runner> runner;
 };
@@ -36,7 +36,7 @@ class ParityRecord {
 
   /// `count` values of one of the reference's tensors, from rank 0 to all.
   std::vector<float> broadcast(TensorId id, std::int64_t count, std::int32_t microbatch = 0) {
-    std::vector<float> values(static_cast<std::size_t>(count));
+    std::vector<float> values(count);
     if (Runner* const whole = reference_.get()) values = whole->read(id, microbatch);
     world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, *stream_);
     return values;

@@ -9,6 +9,7 @@
 #include "harness/exec/launch_comm.hpp"
 #include "harness/exec/launch_compute.hpp"
 #include "harness/program/analysis/hazards.hpp"
+#include "harness/program/lowered_step.hpp"
 #include "harness/record/timeline.hpp"
 
 namespace shardbench {
@@ -22,14 +23,14 @@ struct RunnerOptions {
 
 /// A stream of the device and the events that mark its last operations.
 struct StreamQueue {
-  static constexpr std::size_t history = 256;
+  static constexpr std::int64_t history = 256;
   std::unique_ptr<Stream> stream;
   std::array<std::unique_ptr<Event>, history> events;
 
   /// The event of an operation by its number on the stream; an old number shares the event of a later operation, which
   /// was issued before whoever waits for it, so no wait can go round in a circle.
   Event& event(Device& device, std::int64_t sequence) {
-    auto& slot = events[static_cast<std::size_t>(sequence) % history];
+    auto& slot = events[sequence % history];
     if (!slot) slot = device.make_event(false);
     return *slot;
   }
@@ -41,7 +42,7 @@ class Runner {
  public:
   /// Splits `world` (for the device's memory; size 1 for an unsharded program) into the program's groups; allocates the
   /// arena. Throws OutOfMemory and IllegalConfig (an op without a kernel).
-  Runner(StepProgram program, Device& device, Communicator& world, RunnerOptions options = {});
+  Runner(LoweredStage stage, Device& device, Communicator& world, RunnerOptions options = {});
   ~Runner();
 
   /// Fills weights, optimizer states and inputs from the counter-based generator, by global element index.
@@ -73,17 +74,23 @@ class Runner {
   /// This rank's part of the loss of the last step (0 on ranks without the head).
   double local_loss();
 
+  LoweredStage const& stage() const { return stage_; }
   StepProgram const& program() const { return program_; }
-  MemoryPlan const& plan() const { return plan_; }
   Device& device() { return device_; }
   /// Payload that the communicators counted, by billed axis, since the start.
-  std::array<Traffic, axis_count> traffic() const;
+  EnumArray<Axis, Traffic> traffic() const;
   /// Spans that only await a message carry labels from here on.
   static constexpr std::uint32_t wait_label = 0x80000000u;
   /// Label of the pipeline transfer spans.
   std::uint32_t transfer_label() const { return static_cast<std::uint32_t>(program_.labels.size()); }
 
  private:
+  /// What talks to the ranks of a group; nothing where this rank is alone or outside.
+  struct GroupCalls {
+    std::unique_ptr<Communicator> communicator, verifier;
+    std::uint64_t made = 0;  ///< collectives, for verification
+  };
+
   void split_groups(Communicator& world);
   void split_edges(Communicator& world);
   Communicator* channel_of(Op const& op, PreparedCall& call);
@@ -101,23 +108,41 @@ class Runner {
   void fill_drawn(std::uint64_t seed);
   void fill_borders(std::uint64_t seed);
   void fill_constants(std::uint64_t seed);
-  void put_ids(TensorId id, std::vector<std::int32_t> const& values, std::int32_t microbatch);
+  template <class RowOf>
+  void fill_rows(TensorId id, std::uint64_t key, float scale, RowOf row_of);
+  /// Elements as they lie in a tensor of T, waited for.
+  template <class T>
+  std::vector<T> take(TensorId id, std::int32_t microbatch) {
+    synchronize();
+    std::vector<T> values(program_.tensors[id].elements());
+    Stream& stream = *queue(StreamId::compute).stream;
+    device_.copy_to_host(values.data(), Operands(program_, plan_, arena_, microbatch).at({id, 0, 0}),
+                         values.size() * sizeof(T), stream);
+    stream.synchronize();
+    return values;
+  }
+  template <class T>
+  void put(TensorId id, std::span<T const> values, std::int32_t microbatch) {
+    Stream& stream = *queue(StreamId::compute).stream;
+    device_.copy_from_host(Operands(program_, plan_, arena_, microbatch).at({id, 0, 0}), values.data(),
+                           values.size() * sizeof(T), stream);
+    stream.synchronize();
+  }
 
   std::int64_t position_ = 0;  ///< of inference
-  StepProgram program_;
+  LoweredStage stage_;
+  StepProgram const& program_;
   Device& device_;
   RunnerOptions options_;
-  Replay replay_;
-  MemoryPlan plan_;
+  Replay const& replay_;
+  MemoryPlan const& plan_;
   Arena arena_;
   HazardTracker tracker_;
   std::vector<std::vector<std::int32_t>> host_counts_;  ///< by instance of a counts tensor
-  std::array<std::unique_ptr<StreamQueue>, stream_count> queues_;
-  std::vector<std::unique_ptr<Communicator>> groups_;  ///< by group index; nullptr where this rank is alone or outside
-  std::vector<std::unique_ptr<Communicator>> verifiers_;
+  EnumArray<StreamId, std::unique_ptr<StreamQueue>> queues_;
+  EnumArray<GroupKind, GroupCalls> groups_;
   /// By (message tag, edge): pairs of neighbouring stages, where a back end has no tags to tell messages apart.
   std::map<std::pair<std::int32_t, std::int64_t>, std::unique_ptr<Communicator>> edges_;
-  std::vector<std::uint64_t> calls_;  ///< by group: collectives made, for verification
   Timeline* timeline_ = nullptr;
   std::unique_ptr<Graph> graph_;
   std::uint64_t seed_ = 0, passes_ = 0;  ///< passes over the data since initialize

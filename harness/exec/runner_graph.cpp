@@ -20,7 +20,7 @@ std::string Runner::graph_problem() const {
 /// so that no later op looks for an earlier one.
 void Runner::forget_order() {
   synchronize();
-  tracker_ = HazardTracker(static_cast<std::size_t>(plan_.instance_count));
+  tracker_ = HazardTracker(plan_.instance_count);
 }
 
 void Runner::capture_graph(std::int64_t step) {
@@ -29,8 +29,8 @@ void Runner::capture_graph(std::int64_t step) {
   graph_.reset();
   forget_order();
   std::vector<Stream*> others;
-  for (std::size_t s = 0; s < queues_.size(); ++s)
-    if (queues_[s] && s != static_cast<std::size_t>(StreamId::compute)) others.push_back(queues_[s]->stream.get());
+  for (StreamId const s : enum_values<StreamId>())
+    if (queues_[s] && s != StreamId::compute) others.push_back(queues_[s]->stream.get());
   Stream& compute = *queue(StreamId::compute).stream;
   std::vector<std::unique_ptr<Event>> events;  // to the end of the capture
   auto const mark = [&](Stream& from, Stream& to) {
@@ -51,8 +51,9 @@ void Runner::launch_graph() {
   VALIDATE(graph_, "no graph was captured");
   Stream& compute = *queue(StreamId::compute).stream;
   graph_->launch(compute);
-  auto const talks = std::ranges::find_if(groups_, [](auto const& group) { return group != nullptr; });
-  if (talks != groups_.end()) (*talks)->watch(compute, "the step's CUDA graph");
+  auto const talks =
+      std::ranges::find_if(groups_, [](GroupCalls const& group) { return group.communicator != nullptr; });
+  if (talks != groups_.end()) talks->communicator->watch(compute, "the step's CUDA graph");
 }
 
 }  // namespace shardbench

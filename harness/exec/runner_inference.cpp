@@ -14,63 +14,39 @@ constexpr std::int64_t token_stride = std::int64_t{1} << 24;
 
 }  // namespace
 
-void Runner::put_ids(TensorId id, std::vector<std::int32_t> const& values, std::int32_t microbatch) {
-  Stream& stream = *queue(StreamId::compute).stream;
-  device_.copy_from_host(Operands(program_, plan_, arena_, microbatch).at({id, 0, 0}), values.data(),
-                         values.size() * sizeof(std::int32_t), stream);
-  stream.synchronize();
-}
-
 void Runner::set_position(std::int64_t position) {
-  VALIDATE(position >= 0 && position <= program_.context,
-           "position " + std::to_string(position) + " is not among the 0 to " + std::to_string(program_.context) +
+  StepProgram const& p = program_;
+  VALIDATE(position >= 0 && position <= p.inference.context,
+           "position " + std::to_string(position) + " is not among the 0 to " + std::to_string(p.inference.context) +
                " that the cache has room before");
   synchronize();
   position_ = position;
-  std::vector<std::int32_t> positions, per_token;
-  for (std::int32_t const within : positions_of(program_)) {
-    positions.push_back(static_cast<std::int32_t>(position) + within);
-    per_token.insert(per_token.end(), static_cast<std::size_t>(program_.micro_batch), positions.back());
-  }
-  put_ids(program_.positions, positions, 0);
-  if (program_.token_positions != no_tensor) put_ids(program_.token_positions, per_token, 0);
-  for (std::int32_t m = 0; program_.token_numbers != no_tensor && m < static_cast<std::int32_t>(program_.microbatches);
-       ++m) {
-    // Experts are prescribed by the number of a token among those of all sequences, as in training.
-    std::vector<std::int32_t> numbers;
-    for (std::int32_t const at : positions)
-      for (std::int64_t b = 0; b < program_.micro_batch; ++b) {
-        std::int64_t const sample = program_.first_sample + m * program_.micro_batch + b;
-        std::int64_t const n = sample * (program_.context + program_.seq) + at;
-        numbers.push_back(
-            static_cast<std::int32_t>(n % program_.number_period * program_.number_stride % program_.number_period));
-      }
-    put_ids(program_.token_numbers, numbers, m);
+  std::vector<std::int32_t> positions = positions_of(p), per_token;
+  for (std::int32_t& at : positions) at += static_cast<std::int32_t>(position);
+  each_row(p, 0, std::ssize(positions), [&](std::int64_t, std::int64_t row) { per_token.push_back(positions[row]); });
+  put<std::int32_t>(p.inputs.positions, positions, 0);
+  if (p.inputs.token_positions != no_tensor) put<std::int32_t>(p.inputs.token_positions, per_token, 0);
+  TokenNumbers const& numbers = p.inputs.numbers;
+  for (std::int32_t m = 0; numbers.tensor != no_tensor && m < p.microbatches; ++m) {
+    // Experts are prescribed by the number of a token among those of all sequences, in inference as in training.
+    std::vector<std::int32_t> values;
+    each_row(p, m, std::ssize(positions), [&](std::int64_t sample, std::int64_t row) {
+      values.push_back(numbers.value_of(sample * (p.inference.context + p.seq) + positions[row]));
+    });
+    put<std::int32_t>(numbers.tensor, values, m);
   }
 }
 
 void Runner::set_prompt(std::uint64_t seed) {
-  if (program_.ids == no_tensor) return;
+  TensorId const ids = program_.inputs.ids;
+  if (ids == no_tensor) return;
   synchronize();
-  for (std::int32_t m = 0; m < static_cast<std::int32_t>(program_.microbatches); ++m) {
-    std::vector<std::int32_t> ids;
-    for (std::int32_t const within : positions_of(program_))
-      for (std::int64_t b = 0; b < program_.micro_batch; ++b)
-        ids.push_back(token_id(seed, program_.first_sample + m * program_.micro_batch + b, position_ + within,
-                               token_stride, program_.vocab));
-    put_ids(program_.ids, ids, m);
-  }
+  for (std::int32_t m = 0; m < program_.microbatches; ++m)
+    put<std::int32_t>(ids, tokens_of(program_, seed, m, position_, token_stride), m);
 }
 
 std::vector<std::int32_t> Runner::read_tokens(TensorId id, std::int32_t microbatch) {
-  synchronize();
-  Tensor const& t = program_.tensors[static_cast<std::size_t>(id)];
-  std::vector<std::int32_t> values(static_cast<std::size_t>(t.elements()));
-  Stream& stream = *queue(StreamId::compute).stream;
-  device_.copy_to_host(values.data(), Operands(program_, plan_, arena_, microbatch).at({id, 0, 0}),
-                       values.size() * sizeof(std::int32_t), stream);
-  stream.synchronize();
-  return values;
+  return take<std::int32_t>(id, microbatch);
 }
 
 }  // namespace shardbench

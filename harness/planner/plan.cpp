@@ -51,8 +51,8 @@ PlannedPoint look_closer(PlanRequest const& request, CostModel const& model, Can
   point.experiment = experiment_of(request, candidate);
   point.prediction = predict_step(point.experiment, model, {.record_spans = false, .break_down = true});
   point.step_ms = point.prediction.step_ms;
-  point.memory = memory_fit(point.prediction.programs, model.system(), model.stack());
-  point.prediction.programs = std::vector<StepProgram>();
+  point.memory = memory_fit(point.prediction.stages, model.system(), model.stack());
+  point.prediction.stages.clear();
   return point;
 }
 

@@ -75,8 +75,8 @@ ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut
   auto const step = [&](PhaseKind phase, Experiment& e, Prediction& prediction, MemoryFit& memory) {
     e = cut_experiment(r, c, phase, r.base.model.layers, Kept::all);
     prediction = predict_step(e, model, {.record_spans = false, .break_down = true});
-    memory = memory_fit(prediction.programs, model.system(), model.stack());
-    prediction.programs = std::vector<StepProgram>();
+    memory = memory_fit(prediction.stages, model.system(), model.stack());
+    prediction.stages.clear();
   };
   step(PhaseKind::prefill, p.prefill, p.prefill_step, p.prefill_memory);
   step(PhaseKind::decode, p.decode, p.decode_step, p.decode_memory);
@@ -93,7 +93,7 @@ using PhaseCost = std::array<double, 3>;
 PhaseCost step_of(ServeRequest const& r, CostModel const& model, ServeCut const& c, PhaseKind phase,
                   std::int64_t layers, Kept kept) {
   Prediction const p = predict_step(cut_experiment(r, c, phase, layers, kept), model, {.record_spans = false});
-  MemoryFit const fit = memory_fit(p.programs, model.system(), model.stack());
+  MemoryFit const fit = memory_fit(p.stages, model.system(), model.stack());
   return {p.step_ms, fit.needed_bytes, fit.activation_bytes};
 }
 

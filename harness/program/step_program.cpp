@@ -1,12 +1,13 @@
 #include "harness/program/step_program.hpp"
 
+#include <algorithm>
+
 namespace shardbench {
 
 std::string_view to_string(TensorRole role) {
-  constexpr std::string_view names[] = {"parameter", "gradient",   "optimizer", "buffer",
+  constexpr EnumNames<TensorRole> names{"parameter", "gradient",   "optimizer", "buffer",
                                         "kv_cache",  "activation", "temporary"};
-  static_assert(std::size(names) == static_cast<std::size_t>(TensorRole::size_));
-  return names[static_cast<std::size_t>(role)];
+  return names[role];
 }
 
 std::string_view to_string(OpKind kind) {
@@ -76,6 +77,17 @@ Segment const* StepProgram::segment_of(ActionKind kind, std::int32_t chunk) cons
   for (Segment const& s : segments)
     if (s.kind == kind && (s.chunk == chunk || kind == ActionKind::optimizer)) return &s;
   return nullptr;
+}
+
+bool StepProgram::waits_for(Op const& later, Op const& op) const {
+  bool waits = false;
+  auto const meet = [&](TensorRef const& theirs) {
+    waits = waits || std::ranges::any_of(op.outputs, [&](TensorRef const& mine) {
+              return mine.valid() && storage_of(mine.id) == storage_of(theirs.id);
+            });
+  };
+  each_operand(later, meet, meet);
+  return waits;
 }
 
 }  // namespace shardbench

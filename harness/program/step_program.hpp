@@ -236,7 +236,7 @@ using OpShape = std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, Norm
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.
 enum class StreamId : std::uint8_t { compute, tp, cp, dp, ep, pipeline, size_ = pipeline + 8 };
-inline constexpr std::size_t stream_count = static_cast<std::size_t>(StreamId::size_);
+inline constexpr std::size_t stream_count = enum_count<StreamId>;
 
 /// In which microbatches of its chunk an op runs.
 enum class When : std::uint8_t { every, first, last };
@@ -244,7 +244,7 @@ enum class When : std::uint8_t { every, first, last };
 enum class FlopClass : std::uint8_t { model, recompute };
 
 /// Which part of a backward pass an op belongs to (zero-bubble schedules run the parts apart).
-enum class BackwardPart : std::uint8_t { input, weight };
+enum class BackwardPart : std::uint8_t { input, weight, size_ };
 
 /// One operation of a segment.
 struct Op {
@@ -267,6 +267,16 @@ struct Op {
   /// graph.
   bool host_dependent = false;
 };
+
+/// Calls reads(operand) for what an op reads or must find done, and writes(operand) for what it writes.
+template <class Reads, class Writes>
+void each_operand(Op const& op, Reads&& reads, Writes&& writes) {
+  for (auto const* refs : {&op.inputs, &op.after})
+    for (TensorRef const& ref : *refs)
+      if (ref.valid()) reads(ref);
+  for (TensorRef const& ref : op.outputs)
+    if (ref.valid()) writes(ref);
+}
 
 /// A line of the ops report: what the op is, without its layer.
 struct OpLabel {
@@ -351,6 +361,40 @@ struct DrawnBuffer {
   float scale = 1;  ///< deviation
 };
 
+/// A number for each token and microbatch, where experts are prescribed: number * stride % period, tokens of all
+/// samples numbered through.
+struct TokenNumbers {
+  TensorId tensor;
+  std::int64_t period = 1, stride = 1;
+  /// What stands in the tensor for the token of that number.
+  std::int32_t value_of(std::int64_t number) const {
+    return static_cast<std::int32_t>(number % period * stride % period);
+  }
+};
+
+/// What a step is given: buffers that hold their contents before it starts.
+struct StepInputs {
+  TensorId ids, targets;                ///< tokens and what is to be foretold of them, or an image's class
+  TensorId positions, token_positions;  ///< of this rank's rows of a sequence, and of each of its tokens
+  std::vector<TensorId> future_tokens;  ///< [k]: of each token, the one k + 2 behind it (multi-token prediction)
+  TokenNumbers numbers;
+  std::vector<DrawnBuffer> drawn;
+  std::vector<Constant> constants;
+};
+
+/// A step of prefill or decode: forward only, with a KV cache.
+struct InferencePart {
+  bool on = false;
+  std::int64_t context = 0;      ///< tokens that the cache holds before the step, at most
+  TensorId logits, next_ids;     ///< of the last position: [micro_batch, columns] and [micro_batch]
+  std::int64_t first_logit = 0;  ///< global column of this rank's first
+};
+
+/// Where gradients are clipped by their norm: the sum of their squares, and the factor that the optimizer applies.
+struct ClipPart {
+  TensorId squares, factor;
+};
+
 /// What one rank does in one step. Pure data: counted, simulated and executed from here.
 struct StepProgram {
   std::int64_t rank = 0, stage = 0;
@@ -358,27 +402,17 @@ struct StepProgram {
   IdVector<Tensor> tensors;
   IdVector<Parameter> parameters;
   IdVector<Bucket> buckets;
-  IdVector<Group> groups;
+  GroupTable groups;
   IdVector<OpLabel> labels;
   std::vector<Chunk> chunks;
   std::vector<Segment> segments;
   std::vector<Action> actions;  ///< this stage's order, transfers, reductions and the optimizer included
   PipelineSchedule schedule;    ///< its kind and sizes; the order of this stage is `actions`
-  bool inference = false;       ///< forward only, with a KV cache
-  std::int64_t context = 0;     ///< tokens that the cache holds before the step, at most
-  TensorId logits = no_tensor,
-           next_ids = no_tensor;  ///< of the last position: [micro_batch, columns] and [micro_batch]
-  std::int64_t first_logit = 0;   ///< global column of this rank's first
-  TensorId gradient_squares = no_tensor, clip_factor = no_tensor;  ///< only where gradients are clipped
-  std::vector<DrawnBuffer> drawn;
-  TensorId loss = no_tensor, ids = no_tensor, targets = no_tensor, positions = no_tensor, token_positions = no_tensor;
+  StepInputs inputs;
+  InferencePart inference;
+  ClipPart clip;
+  TensorId loss;
   std::int64_t seq = 0, local_seq = 0, micro_batch = 0, microbatches = 0, global_batch = 0, padded_vocab = 0, vocab = 0;
-  std::vector<TensorId> future_tokens;  ///< [k]: of each token, the one k + 2 behind it (multi-token prediction)
-  std::vector<Constant> constants;
-  /// Per token and microbatch: number * number_stride % number_period, where tokens of all samples are numbered
-  /// through.
-  TensorId token_numbers = no_tensor;
-  std::int64_t number_period = 1, number_stride = 1;
   std::int64_t etp = 1, etp_coordinate = 0;  ///< the cut of each expert; `ep` and it vary within the group "ep"
   std::int64_t first_sample = 0;             ///< global index of this rank's first sample
   std::vector<DimRange> sequence;            ///< global positions of this rank's rows, in their order
@@ -386,12 +420,14 @@ struct StepProgram {
 
   /// Direction of the pipeline that a chunk's transfers take, where its schedule has two.
   std::int32_t direction_of(std::int32_t chunk) const {
-    return schedule.has_two_directions() ? chunks[static_cast<std::size_t>(chunk)].pipeline_chunk : 0;
+    return schedule.has_two_directions() ? chunks[chunk].pipeline_chunk : 0;
   }
   /// The segment that an action replays; nullptr for transfers.
   Segment const* segment_of(ActionKind kind, std::int32_t chunk) const;
   /// The root of a tensor's storage.
   TensorId storage_of(TensorId id) const { return tensors[id].storage == no_tensor ? id : tensors[id].storage; }
+  /// Whether `later` touches what `op` writes, so that it comes after it on whatever stream.
+  bool waits_for(Op const& later, Op const& op) const;
 };
 
 }  // namespace shardbench

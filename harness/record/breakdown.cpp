@@ -8,27 +8,24 @@
 namespace shardbench {
 namespace {
 
-constexpr std::size_t lanes = static_cast<std::size_t>(Lane::size_);
+constexpr std::size_t lanes = enum_count<Lane>;
 constexpr std::size_t wait_lane = lanes;  // pipeline waits, one more counter of the sweep
 
-// When spans of each lane open and close; those of a lane mostly come in order.
+// When spans open and close; those of a lane mostly come in order.
 struct Edges {
-  std::array<std::vector<double>, lanes + 1> opened, closed;
-};
+  std::vector<double> opened, closed;
 
-void add_edges(Edges& edges, std::vector<Span> const& spans, bool waits, double start_ms, double end_ms) {
-  for (Span const& span : spans) {
+  void add(Span const& span, double start_ms, double end_ms) {
     VALIDATE(span.end_ms >= span.start_ms && std::isfinite(span.start_ms) && std::isfinite(span.end_ms),
              "a span ends before it starts (" + std::to_string(span.start_ms) + " to " + std::to_string(span.end_ms) +
                  " ms)");
     double const from = std::max(span.start_ms, start_ms);
     double const to = std::min(span.end_ms, end_ms);
-    if (from >= to) continue;
-    std::size_t const lane = waits ? wait_lane : static_cast<std::size_t>(span.lane);
-    edges.opened[lane].push_back(from);
-    edges.closed[lane].push_back(to);
+    if (from >= to) return;
+    opened.push_back(from);
+    closed.push_back(to);
   }
-}
+};
 
 // The edges of one kind on one lane, and what they do to its number of open spans.
 struct Queue {
@@ -38,16 +35,13 @@ struct Queue {
   double head_ms() const { return times[next]; }
 };
 
-std::vector<Queue> in_order(Edges edges) {
-  std::vector<Queue> queues;
-  for (std::size_t lane = 0; lane <= lanes; ++lane)
-    for (int const change : {1, -1}) {
-      std::vector<double>& times = change > 0 ? edges.opened[lane] : edges.closed[lane];
-      if (times.empty()) continue;
-      if (!std::is_sorted(times.begin(), times.end())) std::sort(times.begin(), times.end());
-      queues.push_back({std::move(times), lane, 0, change});
-    }
-  return queues;
+void add_queues(std::vector<Queue>& queues, Edges edges, std::size_t lane) {
+  for (int const change : {1, -1}) {
+    std::vector<double>& times = change > 0 ? edges.opened : edges.closed;
+    if (times.empty()) continue;
+    if (!std::ranges::is_sorted(times)) std::ranges::sort(times);
+    queues.push_back({std::move(times), lane, 0, change});
+  }
 }
 
 // Bills `ms` during which exactly the lanes with a positive count were open.
@@ -69,10 +63,13 @@ void bill(Breakdown& result, std::array<int, lanes + 1> const& open, double ms) 
 
 Breakdown break_down(std::vector<Span> const& spans, std::vector<Span> const& waits, double start_ms, double end_ms) {
   VALIDATE(end_ms >= start_ms, "a step ends before it starts");
-  Edges edges;
-  add_edges(edges, spans, false, start_ms, end_ms);
-  add_edges(edges, waits, true, start_ms, end_ms);
-  std::vector<Queue> queues = in_order(std::move(edges));
+  EnumArray<Lane, Edges> edges;
+  for (Span const& span : spans) edges[span.lane].add(span, start_ms, end_ms);
+  Edges awaited;
+  for (Span const& wait : waits) awaited.add(wait, start_ms, end_ms);
+  std::vector<Queue> queues;
+  for (std::size_t lane = 0; lane < lanes; ++lane) add_queues(queues, std::move(edges[lane]), lane);
+  add_queues(queues, std::move(awaited), wait_lane);
 
   Breakdown result;
   result.step_ms = end_ms - start_ms;
@@ -92,11 +89,23 @@ Breakdown break_down(std::vector<Span> const& spans, std::vector<Span> const& wa
   return result;
 }
 
+void Breakdown::add(Breakdown const& other, double factor) {
+  step_ms += factor * other.step_ms;
+  compute_ms += factor * other.compute_ms;
+  comm_ms += factor * other.comm_ms;
+  exposed_comm_ms += factor * other.exposed_comm_ms;
+  idle_ms += factor * other.idle_ms;
+  bubble_ms += factor * other.bubble_ms;
+  for (Lane const lane : enum_values<Lane>()) {
+    comm_axis_ms[lane] += factor * other.comm_axis_ms[lane];
+    exposed_axis_ms[lane] += factor * other.exposed_axis_ms[lane];
+  }
+}
+
 std::string_view to_string(Lane lane) {
-  constexpr std::string_view names[] = {"compute", "tp", "cp", "dp", "pp", "ep"};
-  static_assert(std::size(names) == lanes);
+  constexpr EnumNames<Lane> names{"compute", "tp", "cp", "dp", "pp", "ep"};
   VALIDATE(lane < Lane::size_, "no such lane");
-  return names[static_cast<std::size_t>(lane)];
+  return names[lane];
 }
 
 }  // namespace shardbench

@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "harness/record/lane.hpp"
 #include "kernels/core/device.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
-
-/// What a span of time was spent on, as the breakdown sees it: compute, or communication billed to a mesh axis.
-enum class Lane : std::uint8_t { compute, tp, cp, dp, pp, ep, size_ };
-std::string_view to_string(Lane lane);
 
 /// One interval of one rank. `label` indexes whatever table the owner keeps (op labels).
 struct Span {
@@ -25,14 +23,23 @@ struct Span {
 /// Where time went on one rank in one step. Exact: step = compute + exposed_comm + idle (design: Execution).
 struct Breakdown {
   double step_ms = 0;
-  double compute_ms = 0;                                    ///< union of compute spans
-  double comm_ms = 0;                                       ///< union of communication spans
-  double exposed_comm_ms = 0;                               ///< union of communication minus compute
-  double idle_ms = 0;                                       ///< the rest
-  double bubble_ms = 0;                                     ///< idle while a pipeline receive is awaited
-  double comm_axis_ms[static_cast<int>(Lane::size_)] = {};  ///< union per axis
-  double exposed_axis_ms[static_cast<int>(Lane::size_)] =
-      {};  ///< shares of exposed_comm_ms; axes in flight share equally
+  double compute_ms = 0;                      ///< union of compute spans
+  double comm_ms = 0;                         ///< union of communication spans
+  double exposed_comm_ms = 0;                 ///< union of communication minus compute
+  double idle_ms = 0;                         ///< the rest
+  double bubble_ms = 0;                       ///< idle while a pipeline receive is awaited
+  EnumArray<Lane, double> comm_axis_ms{};     ///< union per axis
+  EnumArray<Lane, double> exposed_axis_ms{};  ///< shares of exposed_comm_ms; axes in flight share equally
+
+  /// Every part times a factor, added to this.
+  void add(Breakdown const& other, double factor);
+  /// Calls f(part) for each of the times.
+  template <class F>
+  void each(F&& f) {
+    for (double* const part : {&step_ms, &compute_ms, &comm_ms, &exposed_comm_ms, &idle_ms, &bubble_ms}) f(*part);
+    for (double& part : comm_axis_ms) f(part);
+    for (double& part : exposed_axis_ms) f(part);
+  }
 };
 
 /// `waits`: intervals during which a pipeline receive was awaited (they count as bubble where nothing else runs).

@@ -13,10 +13,8 @@ std::uint32_t category_of(Lane lane) { return static_cast<std::uint32_t>(lane) +
 nvtxDomainHandle_t domain() {
   static nvtxDomainHandle_t const handle = [] {
     nvtxDomainHandle_t const created = nvtxDomainCreateA("shardbench");
-    for (int i = 0; i < static_cast<int>(Lane::size_); ++i) {
-      Lane const lane = static_cast<Lane>(i);
+    for (Lane const lane : enum_values<Lane>())
       nvtxDomainNameCategoryA(created, category_of(lane), std::string(to_string(lane)).c_str());
-    }
     return created;
   }();
   return handle;

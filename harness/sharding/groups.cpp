@@ -21,10 +21,8 @@ std::vector<std::int64_t> sharding(std::vector<std::int64_t> const& group, std::
                                    bool copies) {
   auto const index = std::ranges::find(group, rank) - group.begin();
   std::vector<std::int64_t> members;
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    auto const at = static_cast<std::int64_t>(i);
-    if (copies ? at % parts == index % parts : at / parts == index / parts) members.push_back(group[i]);
-  }
+  for (std::ptrdiff_t at = 0; at < std::ssize(group); ++at)
+    if (copies ? at % parts == index % parts : at / parts == index / parts) members.push_back(group[at]);
   return members;
 }
 
@@ -39,7 +37,20 @@ std::vector<std::int64_t> kv_replicas(ModelConfig const& m, std::vector<std::int
 
 }  // namespace
 
-IdVector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
+std::string_view to_string(GroupKind kind) {
+  constexpr EnumNames<GroupKind> names{
+      "tp", "cp",  "dp",          "dp_cp",        "shard",          "replica",        "pp",
+      "ep", "edp", "kv_replicas", "expert_shard", "expert_replica", "tied_embedding", "pipeline_mirror"};
+  return names[kind];
+}
+
+GroupTable::GroupTable() {
+  constexpr EnumArray<GroupKind, Axis> axes{{Axis::tp, Axis::cp, Axis::dp, Axis::dp, Axis::dp, Axis::dp, Axis::pp,
+                                             Axis::ep, Axis::dp, Axis::tp, Axis::dp, Axis::dp, Axis::pp, Axis::pp}};
+  for (GroupKind const kind : enum_values<GroupKind>()) (*this)[kind] = {std::string(to_string(kind)), axes[kind], {}};
+}
+
+GroupTable communication_groups(Experiment const& e, std::int64_t rank) {
   Cut const& c = e.cut;
   DeviceMesh const dense = dense_mesh(c), experts = expert_mesh(c);
   auto const at = dense.coordinate_of(rank);
@@ -49,35 +60,31 @@ IdVector<Group> communication_groups(Experiment const& e, std::int64_t rank) {
   auto const data = dense.group_of(rank, {"cp", "dp"});
   // Context ranks share a shard set with their data rank, as dp and cp are one group for gradients.
   std::int64_t const parts = (c.shard_ranks > 0 ? c.shard_ranks : c.dp) * c.cp;
-  IdVector<Group> groups{
-      {"tp", Axis::tp, tp},
-      {"cp", Axis::cp, dense.group_of(rank, {"cp"})},
-      {"dp", Axis::dp, dense.group_of(rank, {"dp"})},
-      {"dp_cp", Axis::dp, data},
-      {"shard", Axis::dp, sharding(data, rank, parts, false)},
-      {"replica", Axis::dp, sharding(data, rank, parts, true)},
-      {"pp", Axis::pp, column},
-      {"ep", Axis::ep, experts.group_of(rank, {"etp", "ep"})},
-      {"edp", Axis::dp, experts.group_of(rank, {"edp"})},
-      {"kv_replicas", Axis::tp, kv_replicas(e.model, tp, at[0])},
-  };
+  GroupTable groups;
+  groups[GroupKind::tp].members = tp;
+  groups[GroupKind::cp].members = dense.group_of(rank, {"cp"});
+  groups[GroupKind::dp].members = dense.group_of(rank, {"dp"});
+  groups[GroupKind::dp_cp].members = data;
+  groups[GroupKind::shard].members = sharding(data, rank, parts, false);
+  groups[GroupKind::replica].members = sharding(data, rank, parts, true);
+  groups[GroupKind::pp].members = column;
+  groups[GroupKind::ep].members = experts.group_of(rank, {"etp", "ep"});
+  groups[GroupKind::kv_replicas].members = kv_replicas(e.model, tp, at[0]);
   auto const edp = experts.group_of(rank, {"edp"});
   // Copies of an expert's shard set are as many as those of the dense part; illegal cuts were refused before.
   std::int64_t const expert_parts =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(edp.size()) * parts / static_cast<std::int64_t>(data.size()));
-  groups.push_back({"expert_shard", Axis::dp, sharding(edp, rank, expert_parts, false)});
-  groups.push_back({"expert_replica", Axis::dp, sharding(edp, rank, expert_parts, true)});
-  Group tied{"tied_embedding", Axis::pp, {}};
+  groups[GroupKind::edp].members = edp;
+  groups[GroupKind::expert_shard].members = sharding(edp, rank, expert_parts, false);
+  groups[GroupKind::expert_replica].members = sharding(edp, rank, expert_parts, true);
   ScheduleRules const& rules = rules_of(c.schedule);
   bool const apart = !rules.two_directions();  // the first and the last piece
-  if (c.pp > 1 && apart && (stage == 0 || stage == c.pp - 1)) tied.members = {column.front(), column.back()};
-  Group mirror{"pipeline_mirror", Axis::pp, {}};
+  if (c.pp > 1 && apart && (stage == 0 || stage == c.pp - 1))
+    groups[GroupKind::tied_embedding].members = {column.front(), column.back()};
   if (rules.mirrored()) {
     auto const other = column[ScheduleRules::mirror_of(stage, c.pp)];
-    mirror.members = {std::min(rank, other), std::max(rank, other)};
+    groups[GroupKind::pipeline_mirror].members = {std::min(rank, other), std::max(rank, other)};
   }
-  groups.push_back(std::move(tied));
-  groups.push_back(std::move(mirror));
   return groups;
 }
 

@@ -58,8 +58,7 @@ double CostModel::product_us(Dtype run, Dtype precision, double m, double n, dou
 
 double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) const {
   auto const& s = std::get<GemmShape>(op.shape);
-  double const out =
-      static_cast<double>(bytes_of(program.tensors[static_cast<std::size_t>(op.outputs[0].id)].dtype)) * (adds ? 2 : 1);
+  double const out = static_cast<double>(bytes_of(program.tensors[op.outputs[0].id].dtype)) * (adds ? 2 : 1);
   // The head stays in the run's precision.
   Dtype const precision = op.layer < 0 ? program.precision : linear_precision(program.precision);
   double const m = static_cast<double>(s.m), n = static_cast<double>(s.n), k = static_cast<double>(s.k);
@@ -177,7 +176,7 @@ NetworkTime CostModel::network_time(OpKind kind, double payload_bytes, std::vect
 }
 
 NetworkTime CostModel::network_time(StepProgram const& program, Op const& op) const {
-  Group const& group = program.groups[static_cast<std::size_t>(op.group)];
+  Group const& group = program.groups[op.group];
   double payload = collective_payload(program, op);
   auto const* shape = std::get_if<CollectiveShape>(&op.shape);
   if (shape && shape->busiest_count > 0) payload = shape->busiest_count * static_cast<double>(bytes_of(shape->dtype));
@@ -192,12 +191,12 @@ double CostModel::collective_ms(StepProgram const& program, Op const& op) const 
 }
 
 double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
-  std::vector<std::int64_t> const& members = program.groups[static_cast<std::size_t>(op.group)].members;
+  std::vector<std::int64_t> const& members = program.groups[op.group].members;
   static std::vector<std::int64_t> const alone;
   std::vector<std::int64_t> const* tp = &alone;
   for (Group const& group : program.groups)
     if (group.name == "tp") tp = &group.members;
-  return message_ms(program.rank, members[static_cast<std::size_t>(op.peer)], collective_payload(program, op), *tp);
+  return message_ms(program.rank, members[op.peer], collective_payload(program, op), *tp);
 }
 
 double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,
@@ -220,7 +219,7 @@ double CostModel::host_factor(StepProgram const& program) const {
 
 double CostModel::issue_ms(StepProgram const& program, Op const& op) const {
   if (op.stream != StreamId::compute) {
-    bool const tp = op.group >= 0 && program.groups[static_cast<std::size_t>(op.group)].axis == Axis::tp;
+    bool const tp = op.group >= 0 && program.groups[op.group].axis == Axis::tp;
     return tp ? ms_per_us * stack_.collective_host_us * host_factor(program) : 0;
   }
   // An op of ours stands for several kernels of such a stack; states go by in a few.
@@ -233,7 +232,7 @@ double CostModel::issue_ms(StepProgram const& program, Op const& op) const {
 }
 
 DurationModel::LinkUse CostModel::link_use(StepProgram const& program, Op const& op) const {
-  std::vector<std::int64_t> const& members = program.groups[static_cast<std::size_t>(op.group)].members;
+  std::vector<std::int64_t> const& members = program.groups[op.group].members;
   if (members.size() < 2 || op.kind == OpKind::send || op.kind == OpKind::receive) return {};
   return {static_cast<int>(layout_of(members).outer_level), ms_per_us * network_time(program, op).wire_us};
 }

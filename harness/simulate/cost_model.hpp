@@ -12,9 +12,7 @@ namespace shardbench {
 /// Which device each rank sits on; empty: rank r on device r, nodes filled in rank order.
 struct RankLayout {
   std::vector<std::int64_t> device_of;
-  std::int64_t device(std::int64_t rank) const {
-    return device_of.empty() ? rank : device_of[static_cast<std::size_t>(rank)];
-  }
+  std::int64_t device(std::int64_t rank) const { return device_of.empty() ? rank : device_of[rank]; }
 };
 
 /// Durations of a program's ops on a system with a software stack: op = max(FLOPs / rate, bytes / bandwidth) + launch,

@@ -119,9 +119,8 @@ NetworkTime exchange(std::vector<NetworkLevel> const& network, GroupLayout const
 }  // namespace
 
 std::string_view to_string(Algorithm algorithm) {
-  constexpr std::string_view names[] = {"none", "ring", "tree", "in-switch", "exchange", "message", "measured"};
-  static_assert(std::size(names) == static_cast<std::size_t>(Algorithm::size_));
-  return names[static_cast<std::size_t>(algorithm)];
+  constexpr EnumNames<Algorithm> names{"none", "ring", "tree", "in-switch", "exchange", "message", "measured"};
+  return names[algorithm];
 }
 
 GroupLayout lay_out(std::vector<NetworkLevel> const& network, std::vector<std::int64_t> const& devices) {

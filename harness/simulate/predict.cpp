@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "harness/program/passes/lower.hpp"
 #include "harness/simulate/stack_program.hpp"
 #include "kernels/core/error.hpp"
 
@@ -12,24 +11,6 @@ namespace shardbench {
 namespace {
 
 constexpr std::size_t listed_tensors = 5;
-
-std::vector<StepProgram> programs_of(Experiment const& e, SoftwareStack const& stack) {
-  std::vector<StepProgram> programs = lower_stages(e);
-  for (StepProgram& program : programs) program = with_stack(std::move(program), stack);
-  return programs;
-}
-
-void add(Breakdown& sum, Breakdown const& one, double share) {
-  sum.compute_ms += share * one.compute_ms;
-  sum.comm_ms += share * one.comm_ms;
-  sum.exposed_comm_ms += share * one.exposed_comm_ms;
-  sum.idle_ms += share * one.idle_ms;
-  sum.bubble_ms += share * one.bubble_ms;
-  for (std::size_t lane = 0; lane < static_cast<std::size_t>(Lane::size_); ++lane) {
-    sum.comm_axis_ms[lane] += share * one.comm_axis_ms[lane];
-    sum.exposed_axis_ms[lane] += share * one.exposed_axis_ms[lane];
-  }
-}
 
 double optimizer_compute_ms(StepProgram const& p, DurationModel const& model) {
   double ms = 0;
@@ -42,35 +23,34 @@ double optimizer_compute_ms(StepProgram const& p, DurationModel const& model) {
 
 }  // namespace
 
-Prediction predict_step(Experiment const& e, CostModel const& model, SimulationOptions options) {
-  static_cast<void>(model.system().peak_tflops_of(e.precision));
-  return play_step(programs_of(e, model.stack()), model, model, options);
+Prediction predict_step(LoweredStep step, CostModel const& model, SimulationOptions options) {
+  static_cast<void>(model.system().peak_tflops_of(step.experiment.precision));
+  return play_step(with_stack(std::move(step.stages), model.stack()), model, model, options);
 }
 
-Prediction play_step(std::vector<StepProgram> programs, CostModel const& model, DurationModel const& durations,
+Prediction play_step(std::vector<LoweredStage> stages, CostModel const& model, DurationModel const& durations,
                      SimulationOptions options) {
   Prediction out;
-  out.programs = std::move(programs);
-  out.result = simulate(out.programs, durations, options);
+  out.stages = std::move(stages);
+  out.result = simulate(out.stages, durations, options);
   out.step_ms = out.result.step_ms + model.stack().step_ms;
-  double const share = 1 / static_cast<double>(out.programs.size());
-  for (StageTimeline const& stage : out.result.stages) add(out.breakdown, stage.breakdown, share);
+  double const share = 1 / static_cast<double>(out.stages.size());
+  for (StageTimeline const& stage : out.result.stages) out.breakdown.add(stage.breakdown, share);
   // The fixed time of a step is nobody's work.
   if (options.record_spans || options.break_down) out.breakdown.idle_ms += model.stack().step_ms;
   out.breakdown.step_ms = out.step_ms;
-  for (StepProgram const& p : out.programs)
-    out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(p, durations));
+  for (LoweredStage const& stage : out.stages)
+    out.optimizer_ms = std::max(out.optimizer_ms, optimizer_compute_ms(stage.program(), durations));
   return out;
 }
 
-MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile const& system,
-                     SoftwareStack const& stack) {
+MemoryFit memory_fit(std::vector<LoweredStage> const& stages, SystemProfile const& system, SoftwareStack const& stack) {
   MemoryFit worst;
-  for (StepProgram const& p : programs) {
-    MemoryPlan const plan = plan_sizes(p, Replay(p));
+  for (LoweredStage const& stage : stages) {
+    MemoryPlan const& plan = stage.sizes();
     double const needed = static_cast<double>(plan.peak_bytes()) + stack.reserved_gb * 1e9;
     if (needed <= worst.needed_bytes) continue;
-    worst.stage = p.stage;
+    worst.stage = stage.program().stage;
     worst.parameter_bytes = static_cast<double>(plan.parameter_bytes);
     worst.gradient_bytes = static_cast<double>(plan.gradient_bytes);
     worst.optimizer_bytes = static_cast<double>(plan.optimizer_bytes);
@@ -79,7 +59,7 @@ MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile con
         static_cast<double>(std::max<std::int64_t>(plan.activation_peak_bytes - plan.kept_activation_bytes, 0));
     worst.buffer_bytes = static_cast<double>(plan.buffer_bytes);
     worst.needed_bytes = needed;
-    worst.largest = largest_tensors(p, plan, listed_tensors);
+    worst.largest = largest_tensors(stage.program(), plan, listed_tensors);
   }
   worst.reserved_bytes = stack.reserved_gb * 1e9;
   worst.capacity_bytes = system.device.memory_gb * 1e9;
@@ -124,7 +104,7 @@ std::vector<Change> changes_of(Experiment const& e) {
 bool fits(Experiment e, SystemProfile const& system, SoftwareStack const& stack) {
   try {
     resolve(e);
-    return memory_fit(programs_of(e, stack), system, stack).fits();
+    return memory_fit(with_stack(lower_step(e).stages, stack), system, stack).fits();
   } catch (InputError const&) {
     return false;  // not a legal cut
   }

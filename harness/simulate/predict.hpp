@@ -9,19 +9,22 @@ namespace shardbench {
 
 /// A step of an experiment as foretold for a system.
 struct Prediction {
-  std::vector<StepProgram> programs;  ///< of one rank a stage, as the stack runs them
+  std::vector<LoweredStage> stages;  ///< of one rank each, as the stack runs them
   SimulationResult result;
   double step_ms = 0;       ///< of the slowest stage, with the stack's fixed time of a step
   Breakdown breakdown;      ///< mean over stages; its step is step_ms. Zero without record_spans and break_down
   double optimizer_ms = 0;  ///< compute of the optimizer on the slowest stage
 };
 
-/// Lowers a resolved experiment for one rank a stage and plays it. Throws IllegalConfig as lower() does, InputError
-/// when the system lacks the precision.
-Prediction predict_step(Experiment const& experiment, CostModel const& model, SimulationOptions options = {});
+/// Plays a step as the model's stack runs it. Throws InputError when the system lacks the precision.
+Prediction predict_step(LoweredStep step, CostModel const& model, SimulationOptions options = {});
+/// Lowers a resolved experiment for that. Throws IllegalConfig as lower() does.
+inline Prediction predict_step(Experiment const& experiment, CostModel const& model, SimulationOptions options = {}) {
+  return predict_step(lower_step(experiment), model, options);
+}
 
-/// Plays programs of one rank a stage with the times of `durations`; the model gives the rest.
-Prediction play_step(std::vector<StepProgram> programs, CostModel const& model, DurationModel const& durations,
+/// Plays one rank a stage with the times of `durations`; the model gives the rest.
+Prediction play_step(std::vector<LoweredStage> stages, CostModel const& model, DurationModel const& durations,
                      SimulationOptions options = {});
 
 /// Bytes a rank of the fullest stage needs on a system, and what is there.
@@ -37,7 +40,7 @@ struct MemoryFit {
   bool fits() const { return needed_bytes <= capacity_bytes; }
 };
 
-MemoryFit memory_fit(std::vector<StepProgram> const& programs, SystemProfile const& system, SoftwareStack const& stack);
+MemoryFit memory_fit(std::vector<LoweredStage> const& stages, SystemProfile const& system, SoftwareStack const& stack);
 
 /// The first change to one knob, from the cheapest to the dearest, that makes the experiment fit: "recompute
 /// selective", "zero 1", ... Empty when none does.

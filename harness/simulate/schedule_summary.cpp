@@ -73,7 +73,6 @@ std::vector<StepProgram> schedule_programs(PipelineSchedule const& schedule) {
     p.stage = stage;
     p.schedule = schedule;
     p.microbatches = schedule.microbatches;
-    p.groups.push_back({"pp", Axis::pp, {}});
     for (std::int32_t c = 0; c < schedule.chunks; ++c) add_chunk(p, c);
     // Two chunks of one stage that follow each other share the tensor at their border.
     for (std::int32_t c = 0; c < schedule.chunks; ++c) {

@@ -7,31 +7,30 @@
 #include <map>
 
 #include "harness/program/analysis/hazards.hpp"
+#include "harness/program/lane.hpp"
 #include "harness/simulate/channel.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
 
+/// Streams of collectives; messages have the queues from `pipeline` on.
+constexpr std::array collective_streams{StreamId::tp, StreamId::cp, StreamId::dp, StreamId::ep};
+
 Lane lane_of(StepProgram const& p, Op const& op) {
-  if (op.group < 0 || op.stream == StreamId::compute) return Lane::compute;
-  switch (p.groups[static_cast<std::size_t>(op.group)].axis) {
-    case Axis::tp:
-      return Lane::tp;
-    case Axis::cp:
-      return Lane::cp;
-    case Axis::dp:
-      return Lane::dp;
-    case Axis::ep:
-      return Lane::ep;
-    default:
-      return Lane::pp;
-  }
+  bool const computes = !op.group.valid() || op.stream == StreamId::compute;
+  return computes ? Lane::compute : shardbench::lane_of(p.groups[op.group].axis);
 }
 
 /// An op prepared for replay: its durations and the tensor instances it touches.
 struct PlayOp {
   struct Touch {
+    explicit Touch(MemoryPlan::Place const& place)
+        : first_instance(place.first_instance),
+          instance_of(place.instance_of.empty() ? nullptr : place.instance_of.data()) {}
+    std::int32_t instance(std::int32_t microbatch) const {
+      return first_instance + (instance_of ? instance_of[microbatch] : 0);
+    }
     std::int32_t first_instance;
     std::int32_t const* instance_of;  ///< [microbatch]; nullptr: always the first
   };
@@ -47,26 +46,25 @@ struct PlayOp {
 
 class StagePlayer {
  public:
-  StagePlayer(StepProgram const& program, DurationModel const& durations, SimulationOptions options)
+  StagePlayer(StepProgram const& program, Replay const& replay, MemoryPlan const& plan, DurationModel const& durations,
+              SimulationOptions options)
       : p_(program),
-        replay_(program),
-        plan_(plan_instances(program, replay_)),
-        tracker_(static_cast<std::size_t>(plan_.instance_count)),
+        replay_(replay),
+        plan_(plan),
+        tracker_(plan_.instance_count),
         options_(options),
         slowdown_(durations.slowdown_beside_communication()),
         stall_(durations.stall_beside_compute()),
         host_awaits_(durations.host_awaits_messages()),
-        receives_ahead_(durations.receives_ahead(program)) {
-    std::vector<bool> used(program.segments.size());
-    for (Run const& run : replay_.runs())
-      if (run.segment) used[index_of(*run.segment)] = true;
-    ops_.resize(program.segments.size());
-    for (std::size_t s = 0; s < used.size(); ++s) {
-      if (!used[s]) continue;
-      ops_[s].reserve(program.segments[s].ops.size());
-      for (Op const& op : program.segments[s].ops) ops_[s].push_back(prepare(op, durations));
+        receives_ahead_(durations.receives_ahead(p_)) {
+    ops_.resize(p_.segments.size());
+    for (Run const& run : replay_.runs()) {
+      if (!run.segment || !ops_[index_of(*run.segment)].empty()) continue;
+      std::vector<PlayOp>& ops = ops_[index_of(*run.segment)];
+      ops.reserve(run.segment->ops.size());
+      for (Op const& op : run.segment->ops) ops.push_back(prepare(op, durations));
     }
-    for (Op const& op : replay_.transfers()) transfers_.push_back(prepared(op, durations.transfer_ms(program, op)));
+    for (Op const& op : replay_.transfers()) transfers_.push_back(prepared(op, durations.transfer_ms(p_, op)));
     if (keeps_spans() && stall_ > 0)
       for (auto& spans : span_of_) spans.resize(history);
     if (options_.record_runs) line_.run_end_ms.reserve(replay_.runs().size());
@@ -74,14 +72,14 @@ class StagePlayer {
 
   StepProgram const& program() const { return p_; }
   bool finished() const { return run_ == replay_.runs().size(); }
-  std::array<Channel*, stream_count>& channels() { return channels_; }
+  EnumArray<StreamId, Channel*>& channels() { return channels_; }
 
   /// Plays until the end or until compute needs a message that has no partner yet.
   void play() {
     while (!finished()) {
       Run const& run = replay_.runs()[run_];
       if (run.transfer)
-        post(transfers_[static_cast<std::size_t>(run.transfer - replay_.transfers().data())], run.microbatch);
+        post(transfers_[run.transfer - replay_.transfers().data()], run.microbatch);
       else if (run.segment && !play_segment(run))
         return;
       op_ = 0;
@@ -98,43 +96,31 @@ class StagePlayer {
 
   StageTimeline result() {
     for (double const t : free_) line_.end_ms = std::max(line_.end_ms, t);
-    for (std::size_t s = static_cast<std::size_t>(StreamId::pipeline); s < stream_count; ++s)
-      if (channels_[s] && !channels_[s]->done.empty()) line_.end_ms = std::max(line_.end_ms, channels_[s]->done.back());
+    for (Channel const* const c : channels_)
+      if (c && !c->done.empty()) line_.end_ms = std::max(line_.end_ms, c->done.back());
     return std::move(line_);
   }
   std::int64_t events() const { return events_; }
 
   void record_messages() {
     if (!keeps_spans()) return;
-    for (auto const& [index, stream, label, microbatch, posted] : messages_) {
-      Channel const& c = *channels_[static_cast<std::size_t>(stream)];
-      auto const k = static_cast<std::size_t>(index);
-      bool const receives = static_cast<int>(stream) - static_cast<int>(StreamId::pipeline) >= 4;
-      if (receives && c.start[k] > posted) line_.waits.push_back({Lane::pp, label, microbatch, posted, c.start[k]});
+    auto const label = static_cast<std::uint32_t>(p_.labels.size());
+    for (auto const& [k, stream, microbatch, posted] : messages_) {
+      Channel const& c = *channels_[stream];
+      if (stream >= first_receive && c.start[k] > posted)
+        line_.waits.push_back({Lane::pp, label, microbatch, posted, c.start[k]});
       line_.spans.push_back({Lane::pp, label, microbatch, c.start[k], c.done[k]});
     }
   }
 
  private:
   static constexpr std::size_t history = 1024;
-  static constexpr auto first_receive = static_cast<StreamId>(static_cast<int>(StreamId::pipeline) + 4);
 
   PlayOp prepared(Op const& op, double duration) {
     PlayOp play;
-    auto const touch = [&](TensorRef const& ref) {
-      auto const& place = plan_.places[static_cast<std::size_t>(ref.id)];
-      return PlayOp::Touch{place.first_instance, place.instance_of.empty() ? nullptr : place.instance_of.data()};
-    };
-    for (auto const* refs : {&op.inputs, &op.after})
-      for (TensorRef const& ref : *refs)
-        if (ref.valid()) play.reads.push_back(touch(ref));
-    for (TensorRef const& ref : op.outputs) {
-      if (!ref.valid()) continue;
-      play.writes.push_back(touch(ref));
-      play.takes_memory =
-          play.takes_memory || (op.stream != StreamId::compute &&
-                                plan_.places[static_cast<std::size_t>(ref.id)].residence == Residence::temporary);
-    }
+    play.takes_memory = touches(
+        op, plan_, [&](MemoryPlan::Place const& place) { play.reads.emplace_back(place); },
+        [&](MemoryPlan::Place const& place) { play.writes.emplace_back(place); });
     play.duration[0] = play.duration[1] = duration;
     play.op = &op;
     play.stream = op.stream;
@@ -142,7 +128,7 @@ class StagePlayer {
     return play;
   }
 
-  std::size_t index_of(Segment const& segment) const { return static_cast<std::size_t>(&segment - p_.segments.data()); }
+  std::ptrdiff_t index_of(Segment const& segment) const { return &segment - p_.segments.data(); }
 
   PlayOp prepare(Op const& op, DurationModel const& durations) {
     if (op.stream >= StreamId::pipeline) return prepared(op, durations.transfer_ms(p_, op));
@@ -151,20 +137,16 @@ class StagePlayer {
     if (!comm && (op.accumulate || op.always_accumulate)) play.duration[1] = durations.compute_ms(p_, op, true);
     play.issue = durations.issue_ms(p_, op);
     if (comm) play.use = durations.link_use(p_, op);
-    if (play.use.link >= static_cast<int>(links_.size())) links_.resize(static_cast<std::size_t>(play.use.link) + 1, 0);
+    if (play.use.link >= std::ssize(links_)) links_.resize(play.use.link + 1, 0);
     return play;
-  }
-
-  std::int32_t instance(PlayOp::Touch const& t, std::int32_t microbatch) const {
-    return t.first_instance + (t.instance_of ? t.instance_of[static_cast<std::size_t>(microbatch)] : 0);
   }
 
   /// Registers the op's reads and writes; returns when it may start, or -1 while a message it needs is unmatched.
   double ready_time(PlayOp const& play, std::int32_t microbatch) {
     if (!issued_) {
       tracker_.begin(play.stream);
-      for (auto const& t : play.reads) tracker_.read(instance(t, microbatch));
-      for (auto const& t : play.writes) tracker_.write(instance(t, microbatch));
+      for (auto const& t : play.reads) tracker_.read(t.instance(microbatch));
+      for (auto const& t : play.writes) tracker_.write(t.instance(microbatch));
       if (play.takes_memory) tracker_.after_all(StreamId::compute);
       waits_.clear();
       tracker_.finish([&](StreamId s, std::int64_t n) { waits_.push_back({s, n}); });
@@ -180,15 +162,13 @@ class StagePlayer {
   }
 
   double completion(StreamId stream, std::int64_t sequence) const {
-    auto const s = static_cast<std::size_t>(stream);
     if (stream >= StreamId::pipeline) {
-      Channel const& c = *channels_[s];
-      return static_cast<std::size_t>(sequence) <= c.done.size() ? c.done[static_cast<std::size_t>(sequence) - 1] : -1;
+      Channel const& c = *channels_[stream];
+      return sequence <= std::ssize(c.done) ? c.done[sequence - 1] : -1;
     }
     // Streams run in order: an op too old to remember ended before the oldest one remembered.
     std::int64_t const newest = tracker_.issued(stream);
-    return past_[s][static_cast<std::size_t>(std::max(sequence, newest - static_cast<std::int64_t>(history) + 1)) %
-                    history];
+    return past_[stream][std::max(sequence, newest - std::ssize(past_[stream]) + 1) % history];
   }
 
   bool play_segment(Run const& run) {
@@ -202,17 +182,17 @@ class StagePlayer {
       }
       double const ready = ready_time(play, run.microbatch);
       if (ready < 0) return false;
-      auto const s = static_cast<std::size_t>(play.stream);
+      StreamId const s = play.stream;
       host_ = std::max(host_, host_awaits_ && awaits_message() ? ready : 0) + play.issue;
       double const start = std::max({free_[s], ready, host_});
       double const end = end_of(play, start, play.duration[run.adds(*play.op) ? 1 : 0]);
-      if (s == 0) {
+      if (s == StreamId::compute) {
         line_.compute_ms += end - start;
         line_.awaited_ms += awaited(start);
         if (stall_ > 0) stall_communication(start, end);
       }
       free_[s] = end;
-      std::size_t const at = static_cast<std::size_t>(tracker_.issued(play.stream)) % history;
+      std::size_t const at = tracker_.issued(s) % history;
       past_[s][at] = end;
       if (keeps_spans()) {
         if (stall_ > 0) span_of_[s][at] = line_.spans.size();
@@ -227,7 +207,7 @@ class StagePlayer {
   bool keeps_spans() const { return options_.record_spans || options_.break_down; }
 
   void keep(PlayOp const& play, std::int32_t microbatch, double start, double end) {
-    std::size_t& last = last_span_[static_cast<std::size_t>(play.lane)];
+    std::size_t& last = last_span_[play.lane];
     // Spans that may still be put off stay apart.
     bool const joins = !options_.record_spans && stall_ == 0 && last < line_.spans.size() &&
                        line_.spans[last].lane == play.lane && line_.spans[last].end_ms == start;
@@ -246,10 +226,10 @@ class StagePlayer {
   /// What is issued already and under way beside compute from `start` to `end` stands still for a part of that time,
   /// and so does what follows it on its stream.
   void stall_communication(double start, double end) {
-    for (std::size_t s = 1; s < static_cast<std::size_t>(StreamId::pipeline); ++s) {
+    for (StreamId const s : collective_streams) {
       double const lost = stall_ * std::clamp(free_[s] - start, 0.0, end - start);
       if (lost == 0) continue;
-      auto const issued = static_cast<std::size_t>(tracker_.issued(static_cast<StreamId>(s)));
+      std::size_t const issued = tracker_.issued(s);
       for (std::size_t n = issued; n > 0 && issued - n < history && past_[s][n % history] > start; --n) {
         past_[s][n % history] += lost;
         if (!keeps_spans()) continue;
@@ -268,11 +248,12 @@ class StagePlayer {
   double end_of(PlayOp const& play, double start, double duration) {
     if (play.stream == StreamId::compute) {
       if (slowdown_ == 0) return start + duration;
-      double const beside = *std::max_element(free_.begin() + 1, free_.begin() + static_cast<int>(StreamId::pipeline));
+      double beside = 0;
+      for (StreamId const s : collective_streams) beside = std::max(beside, free_[s]);
       return start + duration + slowdown_ * std::clamp(beside - start, 0.0, duration);
     }
     if (play.use.link < 0) return start + duration;
-    double& busy_until = links_[static_cast<std::size_t>(play.use.link)];
+    double& busy_until = links_[play.use.link];
     double const shared = std::clamp(busy_until - start, 0.0, play.use.busy_ms);
     busy_until = std::max(busy_until, start) + play.use.busy_ms;
     return start + duration + shared;
@@ -283,48 +264,45 @@ class StagePlayer {
     double message = 0;
     for (auto const& [stream, sequence] : waits_)
       if (stream >= first_receive) message = std::max(message, completion(stream, sequence));
-    return message == start && start > free_[0] ? start - free_[0] : 0;
+    double const free = free_[StreamId::compute];
+    return message == start && start > free ? start - free : 0;
   }
 
   void post(PlayOp const& play, std::int32_t microbatch) {
     double const ready = std::max(ready_time(play, microbatch), 0.0);
     issued_ = false;
     ++events_;
-    auto const s = static_cast<std::size_t>(play.stream);
     bool const receives = play.op->kind == OpKind::receive;
-    Channel& channel = *channels_[s];
+    Channel& channel = *channels_[play.stream];
     // A receive is posted when compute gets to it, or ahead; a send also waits for the compute that makes its data.
-    double const now = std::max(ready, receives && !receives_ahead_ ? free_[0] : 0.0);
+    double const now = std::max(ready, receives && !receives_ahead_ ? free_[StreamId::compute] : 0.0);
     std::size_t const index =
         channel.post(receives ? channel.received : channel.sent, now, play.duration[0], keeps_spans());
-    if (keeps_spans())
-      messages_.push_back({static_cast<std::int64_t>(index), play.stream, static_cast<std::uint32_t>(p_.labels.size()),
-                           microbatch, now});
+    if (keeps_spans()) messages_.push_back({index, play.stream, microbatch, now});
   }
 
   struct Message {
-    std::int64_t index;
+    std::size_t index;
     StreamId stream;
-    std::uint32_t label;
     std::int32_t microbatch;
     double posted;
   };
 
   StepProgram const& p_;
-  Replay replay_;
-  MemoryPlan plan_;
+  Replay const& replay_;
+  MemoryPlan const& plan_;
   HazardTracker tracker_;
   SimulationOptions options_;
   std::vector<std::vector<PlayOp>> ops_;  ///< by segment
   std::vector<PlayOp> transfers_;
-  std::array<Channel*, stream_count> channels_{};
-  std::array<double, stream_count> free_{};
-  std::array<std::array<double, history>, static_cast<std::size_t>(StreamId::pipeline)> past_{};
+  EnumArray<StreamId, Channel*> channels_{};
+  EnumArray<StreamId, double> free_{};
+  EnumArray<StreamId, std::array<double, history>> past_;  ///< ends of the last ops of those that are no messages
   std::vector<HazardTracker::Wait> waits_;
   std::vector<Message> messages_;
-  std::array<std::size_t, static_cast<std::size_t>(Lane::size_)> last_span_{};  ///< of each lane
+  EnumArray<Lane, std::size_t> last_span_{};  ///< of each lane
   StageTimeline line_;
-  std::array<std::vector<std::size_t>, static_cast<std::size_t>(StreamId::pipeline)> span_of_;  ///< as past_
+  EnumArray<StreamId, std::vector<std::size_t>> span_of_;  ///< as past_
   double slowdown_ = 0, stall_ = 0, host_ = 0;
   bool host_awaits_ = false, receives_ahead_ = false;
   std::vector<double> links_;  ///< until when each is full
@@ -338,9 +316,8 @@ void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int
   for (std::size_t i = 0; i < stages.size(); ++i) {
     StepProgram const& p = stages[i].program();
     auto const tie = [&](StreamId stream, bool sends, int peer) {
-      int const self = static_cast<int>(i), lane = static_cast<int>(stream) - (sends ? 0 : 4);
-      stages[i].channels()[static_cast<std::size_t>(stream)] =
-          &channels[{sends ? self : peer, sends ? peer : self, lane}];
+      int const self = static_cast<int>(i);
+      stages[i].channels()[stream] = &channels[{sends ? self : peer, sends ? peer : self, message_kind(stream)}];
     };
     for (Action const& a : p.actions)
       if (a.kind == ActionKind::send || a.kind == ActionKind::receive)
@@ -351,13 +328,7 @@ void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int
   }
 }
 
-}  // namespace
-
-SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
-                          SimulationOptions options) {
-  std::vector<StagePlayer> stages;
-  stages.reserve(programs.size());
-  for (StepProgram const& p : programs) stages.emplace_back(p, durations, options);
+SimulationResult play(std::vector<StagePlayer> stages, SimulationOptions options) {
   std::map<std::tuple<int, int, int>, Channel> channels;
   connect(stages, channels);
   for (;;) {
@@ -395,6 +366,30 @@ SimulationResult simulate(std::vector<StepProgram> const& programs, DurationMode
     if (!options.record_spans) line.spans = std::vector<Span>(), line.waits = std::vector<Span>();
   }
   return result;
+}
+
+}  // namespace
+
+SimulationResult simulate(std::vector<LoweredStage> const& lowered, DurationModel const& durations,
+                          SimulationOptions options) {
+  std::vector<StagePlayer> stages;
+  stages.reserve(lowered.size());
+  for (LoweredStage const& stage : lowered)
+    stages.emplace_back(stage.program(), stage.replay(), stage.instances(), durations, options);
+  return play(std::move(stages), options);
+}
+
+SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
+                          SimulationOptions options) {
+  std::vector<Replay> replays(programs.begin(), programs.end());
+  std::vector<MemoryPlan> plans;
+  std::vector<StagePlayer> stages;
+  plans.reserve(programs.size()), stages.reserve(programs.size());
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    plans.push_back(plan_instances(programs[i], replays[i]));
+    stages.emplace_back(programs[i], replays[i], plans[i], durations, options);
+  }
+  return play(std::move(stages), options);
 }
 
 }  // namespace shardbench

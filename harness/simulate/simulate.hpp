@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "harness/program/analysis/memory_plan.hpp"
+#include "harness/program/lowered_step.hpp"
 #include "harness/record/timeline.hpp"
 #include "harness/schedule/schedule_rules.hpp"
 
@@ -62,6 +62,8 @@ struct SimulationResult {
 /// Plays one program per pipeline stage (the ranks of a stage do the same) with streams, dependencies and matched
 /// messages. Sends finish when their receive is posted (rendezvous). Throws Error listing each stage's next action when
 /// nobody can go on.
+SimulationResult simulate(std::vector<LoweredStage> const& stages, DurationModel const& durations,
+                          SimulationOptions options = {});
 SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
                           SimulationOptions options = {});
 

@@ -64,8 +64,7 @@ TensorId add_bytes(StepProgram& p, std::string name, double bytes, std::int32_t 
   t.cols = 1;
   t.expected_rows = static_cast<double>(t.rows);
   t.chunk = chunk;
-  p.tensors.push_back(std::move(t));
-  return static_cast<TensorId>(p.tensors.size()) - 1;
+  return p.tensors.add(std::move(t));
 }
 
 /// Adds a tensor that the forward op of a layer writes, in the first pass and when it is repeated, and the backward op
@@ -94,9 +93,9 @@ class Keeper {
   }
 
  private:
-  std::string const& name(Op const& op) const { return p_.labels[static_cast<std::size_t>(op.label)].name; }
+  std::string const& name(Op const& op) const { return p_.labels[op.label].name; }
   std::pair<std::int32_t, std::string> key(Op const& op) const {
-    return {op.layer, op.label < 0 ? std::string() : name(op)};
+    return {op.layer, op.label.valid() ? name(op) : std::string()};
   }
 
   StepProgram& p_;
@@ -160,7 +159,7 @@ bool runs_backward(Segment const& s) {
 void keep_casts(StepProgram& p, Dtype linear) {
   std::vector<bool> written(p.tensors.size()), product(p.tensors.size()), other(p.tensors.size());
   auto const mark = [&](std::vector<bool>& set, TensorRef const& ref) {
-    if (ref.valid()) set[static_cast<std::size_t>(p.storage_of(ref.id))] = true;
+    if (ref.valid()) set[p.storage_of(ref.id)] = true;
   };
   for (Segment const& s : p.segments)
     for (Op const& op : s.ops) {
@@ -175,7 +174,7 @@ void keep_casts(StepProgram& p, Dtype linear) {
     }
   for (Chunk const& chunk : p.chunks)
     for (TensorId const id : {chunk.input, chunk.output})
-      if (id != no_tensor) other[static_cast<std::size_t>(p.storage_of(id))] = true;
+      if (id != no_tensor) other[p.storage_of(id)] = true;
   for (std::size_t id = 0; id < p.tensors.size(); ++id) {
     Tensor& t = p.tensors[id];
     bool const activation = t.role == TensorRole::activation || t.role == TensorRole::temporary;
@@ -203,6 +202,15 @@ StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
   if (stack.linear_precision == Dtype::fp8 && program.precision == Dtype::bf16)
     keep_casts(program, stack.linear_precision);
   return program;
+}
+
+std::vector<LoweredStage> with_stack(std::vector<LoweredStage> stages, SoftwareStack const& stack) {
+  bool const changes = !stack.dp_overlap || stack.gather_with_forward || stack.saved_score_bytes > 0 ||
+                       stack.saved_mask_bytes > 0 || stack.recompute_keeps_output ||
+                       stack.linear_precision == Dtype::fp8;
+  for (LoweredStage& stage : stages)
+    if (changes) stage = with_stack(std::move(stage).take(), stack);
+  return stages;
 }
 
 }  // namespace shardbench

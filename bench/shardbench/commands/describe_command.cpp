@@ -122,7 +122,7 @@ int describe_command(Arguments const& arguments) {
   d.parameters = count_parameters(d.experiment.model);
   std::string const missing = unsupported_part(d.experiment.model);
   if (missing.empty())
-    d.totals = total_step(d.experiment);
+    d.totals = total_step(lower_step(d.experiment));
   else
     d.not_counted = fmt::format("not counted: FLOPs, traffic and memory ({} of {} have no lowering yet)", missing,
                                 d.experiment.model_name);

@@ -7,7 +7,6 @@
 #include "bench/shardbench/cli/outputs.hpp"
 #include "bench/shardbench/cli/trace_file.hpp"
 #include "harness/evaluate/simulated_row.hpp"
-#include "harness/program/passes/lower.hpp"
 #include "harness/report/columns.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/error.hpp"
@@ -67,7 +66,7 @@ void print_reason(ReportRow const& r) {
 }
 
 void print_labels(Prediction const& p, std::size_t stage) {
-  std::vector<LabelShare> const shares = label_shares(p.programs[stage], p.result.stages[stage]);
+  std::vector<LabelShare> const shares = label_shares(p.stages[stage].program(), p.result.stages[stage]);
   fmt::print("longest operations of stage {}\n", stage);
   for (std::size_t i = 0; i < std::min(shares.size(), listed_labels); ++i) {
     LabelShare const& s = shares[i];
@@ -107,8 +106,8 @@ void write_spans(std::string const& path, Experiment const& e, Prediction const&
   if (path.empty()) return;
   std::vector<std::int64_t> const ranks = representative_ranks(e);
   std::vector<std::string> events;
-  for (std::size_t i = 0; i < p.programs.size(); ++i)
-    events.push_back(trace_events(static_cast<int>(ranks[i]), p.programs[i], p.result.stages[i].spans));
+  for (std::size_t i = 0; i < p.stages.size(); ++i)
+    events.push_back(trace_events(static_cast<int>(ranks[i]), p.stages[i].program(), p.result.stages[i].spans));
   write_trace(path, events);
 }
 
@@ -124,9 +123,7 @@ int simulate_command(Arguments const& arguments) {
   if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
   print_warnings(e);
 
-  Prediction const prediction = predict_step(e, model);
-  MemoryFit const memory = memory_fit(prediction.programs, model.system(), model.stack());
-  StepTotals const totals = total_step(e);
+  auto const [prediction, memory, totals] = predict(lower_step(e), model);
   ReportRow row = start_row(e, Source::simulated);
   row.command = fmt::format("shardbench simulate {} --system {} --stack {}", command_flags(e), system, stack);
   set_totals(row, totals);

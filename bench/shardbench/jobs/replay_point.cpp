@@ -7,7 +7,6 @@
 #include "harness/calibrate/replayed.hpp"
 #include "harness/config/field_text.hpp"
 #include "harness/evaluate/simulated_row.hpp"
-#include "harness/program/passes/lower.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -36,21 +35,16 @@ PointResult replay_point(Job& job, Experiment const& e, ReplayOptions const& opt
   CostModel const model(load_system(options.system), load_stack(options.stack));
   job.use(e);
   ReplayedDurations durations(model);
-  std::vector<StepProgram> programs;
-  for (std::int64_t const rank : representative_ranks(e)) {
-    programs.push_back(lower(e, rank));
-    std::string const problem = not_executable(programs.back());
-    if (!problem.empty()) throw IllegalConfig(problem);
-    durations.measure_stage(programs.back(), e, job.device());
-  }
-  Prediction const prediction = play_step(std::move(programs), model, durations);
+  LoweredStep const step = lower_step(e);
+  for (LoweredStage const& stage : step.stages) durations.measure_stage(stage, e, job.device());
+  Prediction const prediction = play_step(step.stages, model, durations);
   PointResult out;
-  StepTotals const totals = total_step(e);
+  StepTotals const totals = total_step(step, false);  // the memory is told by the prediction
   out.row = start_row(e, Source::replayed);
   out.row.command += fmt::format(" {}", fmt::join(options.words(), " "));
   set_place(out.row, job);
   set_totals(out.row, totals);
-  set_prediction(out.row, prediction, memory_fit(prediction.programs, model.system(), model.stack()), model, totals);
+  set_prediction(out.row, prediction, memory_fit(prediction.stages, model.system(), model.stack()), model, totals);
   // The compute ran here; only the network is the system's.
   out.row.device = job.device().info().name;
   out.row.attention_kernel = job.device().kernels().attention_kernel;

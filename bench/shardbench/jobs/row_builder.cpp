@@ -82,8 +82,8 @@ void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& tot
   set_breakdown(row, m.breakdown);
   row.optimizer_ms = m.optimizer_ms;
   row.memory_measured_bytes = m.memory_bytes;
-  for (std::size_t a = 0; a < axis_count; ++a)
-    if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(static_cast<Axis>(a))] = m.payload_bytes[a];
+  for (Axis const a : enum_values<Axis>())
+    if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(a)] = m.payload_bytes[a];
   set_rates(row, totals);
   set_gpu_utilization(row);
   set_verdict(row, m);

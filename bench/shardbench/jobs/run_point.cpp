@@ -7,7 +7,6 @@
 #include "bench/shardbench/jobs/ops_report.hpp"
 #include "bench/shardbench/jobs/row_builder.hpp"
 #include "harness/exec/device_memory.hpp"
-#include "harness/program/passes/lower.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/arena.hpp"
 #include "kernels/core/error.hpp"
@@ -16,21 +15,14 @@ namespace shardbench {
 namespace {
 
 /// What a rank's step takes of its device.
-struct Room {
-  MemoryPlan plan;
-  double bytes = 0;
-};
-
-Room room_of(StepProgram const& program, Device& device) {
-  Room room{plan_memory(program, Replay(program)), 0};
-  room.bytes = static_cast<double>(room.plan.arena_bytes) + bytes_beside_arena(program, device);
-  return room;
+double room_of(LoweredStage const& stage, Device& device) {
+  return static_cast<double>(stage.memory().arena_bytes) + bytes_beside_arena(stage.program(), device);
 }
 
-std::string dominant(StepProgram const& program, MemoryPlan const& plan) {
+std::string dominant(LoweredStage const& stage) {
   constexpr std::size_t named = 3;
   std::string text;
-  for (auto const& [name, bytes] : largest_tensors(program, plan, named))
+  for (auto const& [name, bytes] : largest_tensors(stage.program(), stage.memory(), named))
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes_text(static_cast<double>(bytes)));
   return text;
 }
@@ -38,7 +30,7 @@ std::string dominant(StepProgram const& program, MemoryPlan const& plan) {
 /// An arena of this size can be had of a GPU. Every rank asks for its own before any of them goes on.
 std::string arena_problem(Job& job, std::int64_t bytes) {
   try {
-    if (!job.on_host()) Arena(job.device(), static_cast<std::size_t>(bytes));
+    if (!job.on_host()) Arena(job.device(), bytes);
   } catch (OutOfMemory const& error) {
     return error.what();
   }
@@ -47,11 +39,10 @@ std::string arena_problem(Job& job, std::int64_t bytes) {
 
 /// A CPU's memory is lent before it is there, and a rank that finds no room in the middle leaves the others waiting: so
 /// room is judged before, and what one rank lacks is thrown by all.
-void check_room(Job& job, Experiment const& e, StepProgram const& program) {
+void check_room(Job& job, Experiment const& e, LoweredStage const& stage, std::optional<LoweredStage> const& whole) {
   DeviceInfo const device = job.device().info();
-  Room const room = room_of(program, job.device());
-  double mine = room.bytes;
-  if (e.check && job.first()) mine += room_of(lower(unsharded(e), 0), job.device()).bytes;
+  double mine = room_of(stage, job.device());
+  if (whole && job.first()) mine += room_of(*whole, job.device());
   int const sharers = job.ranks_on_device();
   // Ranks of a CPU share its memory whatever each needs; a GPU has to hold its own.
   double const needed = (job.on_host() ? job.sum(mine) / job.world().size() : mine) * sharers;
@@ -61,25 +52,33 @@ void check_room(Job& job, Experiment const& e, StepProgram const& program) {
                           sharers == 1 ? "a rank needs" : fmt::format("{} ranks need", sharers), bytes_text(needed),
                           e.check ? " with the unsharded step" : "", bytes_text(device.free_memory_bytes), device.name);
   else
-    problem = arena_problem(job, room.plan.arena_bytes);
-  if (!problem.empty()) problem += fmt::format("; largest: {}", dominant(program, room.plan));
+    problem = arena_problem(job, stage.memory().arena_bytes);
+  if (!problem.empty()) problem += fmt::format("; largest: {}", dominant(stage));
   problem = job.agree(problem);
   if (!problem.empty()) throw OutOfMemory(problem, needed, device.free_memory_bytes);
 }
 
-/// The rank's program; a refusal of any rank is thrown by all.
-StepProgram agreed_program(Job& job, Experiment const& e) {
-  StepProgram program;
+/// A step, what this rank does of it, and the unsharded one that it is compared with.
+struct RankStep {
+  LoweredStep step;
+  std::optional<LoweredStage> mine, whole;
+};
+
+/// A refusal of any rank is thrown by all.
+RankStep agreed_step(Job& job, Experiment const& e) {
+  RankStep lowered;
   std::string problem;
   try {
-    program = lower(e, job.world().rank());
-    problem = not_executable(program);
+    lowered.step = lower_step(e);
+    lowered.mine = lowered.step.of_rank(job.world().rank());
+    if (e.check) lowered.whole = lower_unsharded(e);
+    problem = not_executable(lowered.mine->program());
   } catch (IllegalConfig const& refusal) {
     problem = refusal.what();
   }
   problem = job.agree(problem);
   if (!problem.empty()) throw IllegalConfig(problem);
-  return program;
+  return lowered;
 }
 
 void check_graph(Job& job, Experiment const& e, Runner const& runner) {
@@ -90,28 +89,28 @@ void check_graph(Job& job, Experiment const& e, Runner const& runner) {
 }  // namespace
 
 void check_programs(Experiment const& e) {
-  std::vector<StepProgram> programs = lower_stages(e);
-  if (e.check) programs.push_back(lower(unsharded(e), 0));
-  for (StepProgram const& program : programs)
-    if (std::string const problem = not_executable(program); !problem.empty()) throw IllegalConfig(problem);
+  std::vector<LoweredStage> stages = lower_step(e).stages;
+  if (e.check) stages.push_back(lower_unsharded(e));
+  for (LoweredStage const& stage : stages)
+    if (std::string const problem = not_executable(stage.program()); !problem.empty()) throw IllegalConfig(problem);
 }
 
 PointResult run_point(Job& job, Experiment const& e, bool trace) {
   PointResult result;
   job.use(e);
-  StepProgram program = agreed_program(job, e);
-  check_room(job, e, program);
+  RankStep const lowered = agreed_step(job, e);
+  check_room(job, e, *lowered.mine, lowered.whole);
   double const free_before = job.device().info().free_memory_bytes;
-  Runner runner(std::move(program), job.device(), job.device_world(),
+  Runner runner(*lowered.mine, job.device(), job.device_world(),
                 {.verify_collectives = e.verify_collectives, .optimizer = {}});
   check_graph(job, e, runner);
-  Measurement m = measure(runner, e, job.device(), job.world());
+  Measurement m = measure(runner, e, job.device(), job.world(), lowered.whole);
   // Of a GPU all can be asked: arena, workspaces and the buffers of its communicators.
   if (!job.on_host() && job.ranks_on_device() == 1)
     m.memory_bytes = job.maximum(free_before - job.device().info().free_memory_bytes);
   result.row = start_row(e, Source::measured);
   set_place(result.row, job);
-  StepTotals const totals = total_step(e);
+  StepTotals const totals = total_step(lowered.step);
   set_totals(result.row, totals);
   if (!job.on_host() && result.row.memory_peak_bytes)
     *result.row.memory_peak_bytes += job.maximum(bytes_beside_arena(runner.program(), job.device()));

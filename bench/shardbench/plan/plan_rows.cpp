@@ -14,7 +14,7 @@ ReportRow row_of(PlanInput const& input, CostModel const& model, Experiment cons
   ReportRow row = start_row(e, Source::planned);
   row.command = simulate_command_of(input, e);
   row.run_command = run_command_of(e);
-  StepTotals const totals = total_step(e, false);  // the memory is told by the prediction
+  StepTotals const totals = total_step(lower_step(e), false);  // the memory is told by the prediction
   set_totals(row, totals);
   set_prediction(row, prediction, memory, model, totals);
   return row;

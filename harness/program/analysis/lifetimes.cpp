@@ -34,7 +34,7 @@ Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay)
     if (lasts(p_.tensors[id].role)) residence_[id] = Residence::persistent;
   for (SegmentTouches const& touches : touches_)
     for (Touch const& touch : touches.by_tensor) {
-      auto& r = residence_[static_cast<std::size_t>(touch.id)];
+      auto& r = residence_[touch.id];
       if (r == Residence::persistent) continue;
       // Read before it is written: the bytes come from an earlier segment and must be kept for it.
       if (!touch.written_first)
@@ -45,33 +45,30 @@ Lifetimes::Lifetimes(StepProgram const& program, Replay const& replay)
   find_classes(replay);
 }
 
-Residence Lifetimes::residence(TensorId id) const { return residence_[static_cast<std::size_t>(p_.storage_of(id))]; }
+Residence Lifetimes::residence(TensorId id) const { return residence_[p_.storage_of(id)]; }
 
 void Lifetimes::scan(Segment const& segment, std::vector<std::int32_t>& position) {
   SegmentTouches& touches = touches_[index_of(segment)];
   auto const touch = [&](TensorId id, std::int64_t op, bool writes, bool communicates) {
     TensorId const root = p_.storage_of(id);
-    std::int32_t& at = position[static_cast<std::size_t>(root)];
+    std::int32_t& at = position[root];
     if (at < 0) {
       at = static_cast<std::int32_t>(touches.order.size());
       touches.order.push_back(root);
       touches.by_tensor.push_back({root, op, op, writes, {}});
     }
-    Touch& found = touches.by_tensor[static_cast<std::size_t>(at)];
+    Touch& found = touches.by_tensor[at];
     found.last = op;
     if (communicates) found.communication.push_back(op);
   };
   for (std::size_t i = 0; i < segment.ops.size(); ++i) {
     Op const& op = segment.ops[i];
-    auto const index = static_cast<std::int64_t>(i);
     bool const communicates = op.stream != StreamId::compute;
-    for (auto const* refs : {&op.inputs, &op.after})
-      for (TensorRef const& ref : *refs)
-        if (ref.valid()) touch(ref.id, index, false, communicates);
-    for (TensorRef const& ref : op.outputs)
-      if (ref.valid()) touch(ref.id, index, !op.always_accumulate, communicates);
+    each_operand(
+        op, [&](TensorRef const& ref) { touch(ref.id, i, false, communicates); },
+        [&](TensorRef const& ref) { touch(ref.id, i, !op.always_accumulate, communicates); });
   }
-  for (TensorId const id : touches.order) position[static_cast<std::size_t>(id)] = -1;
+  for (TensorId const id : touches.order) position[id] = -1;
   std::ranges::sort(touches.by_tensor, {}, &Touch::id);
 }
 
@@ -88,19 +85,8 @@ std::pair<std::int64_t, std::int64_t> Lifetimes::op_range(Segment const& segment
 }
 
 std::int64_t Lifetimes::waiter(Segment const& segment, std::int64_t op) const {
-  auto const& outputs = segment.ops[static_cast<std::size_t>(op)].outputs;
-  for (auto i = static_cast<std::size_t>(op) + 1; i < segment.ops.size(); ++i) {
-    Op const& other = segment.ops[i];
-    if (other.stream != StreamId::compute) continue;
-    auto const meets = [&](TensorRef const& mine) {
-      auto const same = [&](TensorRef const& theirs) {
-        return theirs.valid() && mine.valid() && p_.storage_of(theirs.id) == p_.storage_of(mine.id);
-      };
-      return std::ranges::any_of(other.inputs, same) || std::ranges::any_of(other.outputs, same) ||
-             std::ranges::any_of(other.after, same);
-    };
-    if (std::ranges::any_of(outputs, meets)) return static_cast<std::int64_t>(i);
-  }
+  for (std::int64_t i = op + 1; i < std::ssize(segment.ops); ++i)
+    if (segment.ops[i].stream == StreamId::compute && p_.waits_for(segment.ops[i], segment.ops[op])) return i;
   return -1;
 }
 
@@ -110,8 +96,7 @@ std::int64_t Lifetimes::release(Segment const& segment, TensorId id) const {
   for (std::int64_t const op : t.communication) {
     std::int64_t const end = waiter(segment, op);
     VALIDATE(end >= 0 || op != t.last,
-             fmt::format("temporary '{}' is last used by a communication that nothing waits for",
-                         p_.tensors[static_cast<std::size_t>(id)].name));
+             fmt::format("temporary '{}' is last used by a communication that nothing waits for", p_.tensors[id].name));
     until = std::max(until, end >= 0 ? end : static_cast<std::int64_t>(segment.ops.size()) - 1);
   }
   return until;
@@ -141,13 +126,12 @@ void Lifetimes::find_classes(Replay const& replay) {
   for (std::size_t t = 0; t < replay.transfers().size(); ++t)
     for (auto const* refs : {&replay.transfers()[t].inputs, &replay.transfers()[t].outputs})
       for (TensorRef const& ref : *refs) {
-        auto const root = static_cast<std::size_t>(p_.storage_of(ref.id));
+        TensorId const root = p_.storage_of(ref.id);
         residence_[root] = Residence::slot;
         touched_by[root].push_back(segments + static_cast<std::int32_t>(t));
       }
   for (std::size_t s = 0; s < touches_.size(); ++s)
-    for (Touch const& touch : touches_[s].by_tensor)
-      touched_by[static_cast<std::size_t>(touch.id)].push_back(static_cast<std::int32_t>(s));
+    for (Touch const& touch : touches_[s].by_tensor) touched_by[touch.id].push_back(static_cast<std::int32_t>(s));
   std::map<std::pair<bool, std::vector<std::int32_t>>, std::size_t> known;
   class_of_.assign(p_.tensors.size(), -1);
   std::vector<std::vector<std::int32_t>> met_by(p_.segments.size() + replay.transfers().size());
@@ -157,9 +141,8 @@ void Lifetimes::find_classes(Replay const& replay) {
     bool const freed = freed_by_action(id);
     auto const [found, fresh] = known.try_emplace({freed, touched_by[i]}, classes_.size());
     if (fresh) {
-      for (std::int32_t const by : touched_by[i])
-        met_by[static_cast<std::size_t>(by)].push_back(static_cast<std::int32_t>(classes_.size()));
-      classes_.push_back({{}, std::vector<RunInterval>(static_cast<std::size_t>(p_.microbatches)), 0, freed});
+      for (std::int32_t const by : touched_by[i]) met_by[by].push_back(static_cast<std::int32_t>(classes_.size()));
+      classes_.push_back({{}, std::vector<RunInterval>(p_.microbatches), 0, freed});
     }
     class_of_[i] = static_cast<std::int32_t>(found->second);
     classes_[found->second].tensors.push_back(id);
@@ -172,11 +155,10 @@ void Lifetimes::find_intervals(Replay const& replay, std::vector<std::vector<std
   for (std::size_t r = 0; r < replay.runs().size(); ++r) {
     Run const& run = replay.runs()[r];
     if (!run.segment && !run.transfer) continue;
-    std::size_t const by =
-        run.segment ? index_of(*run.segment)
-                    : p_.segments.size() + static_cast<std::size_t>(run.transfer - replay.transfers().data());
+    auto const by =
+        run.segment ? index_of(*run.segment) : std::ssize(p_.segments) + (run.transfer - replay.transfers().data());
     for (std::int32_t const index : met_by[by]) {
-      auto& interval = classes_[static_cast<std::size_t>(index)].intervals[static_cast<std::size_t>(run.microbatch)];
+      auto& interval = classes_[index].intervals[run.microbatch];
       if (interval.first < 0) interval.first = static_cast<std::int64_t>(r);
       interval.last = static_cast<std::int64_t>(r);
     }
@@ -195,19 +177,17 @@ class SegmentWalk {
                                              std::vector<Lifetimes::SlotClass const*> const& born,
                                              std::vector<Lifetimes::SlotClass const*> const& dying) {
     std::vector<std::int64_t> change(segment.ops.size() + 1, 0);
-    auto const bytes = [&](TensorId id) { return p_.tensors[static_cast<std::size_t>(id)].bytes(); };
+    auto const bytes = [&](TensorId id) { return p_.tensors[id].bytes(); };
     for (TensorId const id : life_.touched(segment)) {
       if (life_.residence(id) != Residence::temporary) continue;
       auto const [first, last] = life_.op_range(segment, id);
-      change[static_cast<std::size_t>(first)] += bytes(id);
-      change[static_cast<std::size_t>(last) + 1] -= bytes(id);
+      change[first] += bytes(id);
+      change[last + 1] -= bytes(id);
     }
     for (auto const* slots : born)
-      for (TensorId const id : slots->tensors)
-        change[static_cast<std::size_t>(life_.op_range(segment, id).first)] += bytes(id);
+      for (TensorId const id : slots->tensors) change[life_.op_range(segment, id).first] += bytes(id);
     for (auto const* slots : dying)
-      for (TensorId const id : slots->tensors)
-        change[static_cast<std::size_t>(life_.op_range(segment, id).second) + 1] -= bytes(id);
+      for (TensorId const id : slots->tensors) change[life_.op_range(segment, id).second + 1] -= bytes(id);
     std::int64_t level = 0, peak = 0;
     for (std::int64_t const c : change) {
       level += c;
@@ -230,7 +210,7 @@ std::vector<std::int64_t> given_input_changes(StepProgram const& p, Replay const
   std::unordered_map<Segment const*, std::vector<TensorId>> given;
   for (Segment const* segment : life.used_segments())
     for (TensorId const id : life.touched(*segment)) {
-      Tensor const& t = p.tensors[static_cast<std::size_t>(id)];
+      Tensor const& t = p.tensors[id];
       if (t.role == TensorRole::buffer && t.per_microbatch && t.dtype == p.precision) given[segment].push_back(id);
     }
   for (std::size_t r = 0; r < runs.size() && !given.empty(); ++r)
@@ -238,7 +218,7 @@ std::vector<std::int64_t> given_input_changes(StepProgram const& p, Replay const
       for (TensorId const id : found->second)
         spans.try_emplace({id, runs[r].microbatch}, r, r).first->second.second = r;
   for (auto const& [key, span] : spans) {
-    std::int64_t const bytes = p.tensors[static_cast<std::size_t>(key.first)].bytes();
+    std::int64_t const bytes = p.tensors[key.first].bytes();
     change[span.first] += bytes;
     change[span.second] -= bytes;
   }
@@ -256,8 +236,8 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
   for (Lifetimes::SlotClass const& slots : life.slot_classes())
     for (RunInterval const& i : slots.intervals) {
       if (i.first < 0 || slots.freed_by_action) continue;
-      born[static_cast<std::size_t>(i.first)].push_back(&slots);
-      dying[static_cast<std::size_t>(i.last)].push_back(&slots);
+      born[i.first].push_back(&slots);
+      dying[i.last].push_back(&slots);
     }
   SegmentWalk walk(p, life);
   std::map<std::tuple<Segment const*, Classes, Classes>, std::pair<std::int64_t, std::int64_t>> known;
@@ -266,11 +246,11 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
   std::int64_t live = 0, given = 0;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     Run const& run = runs[r];
-    auto const chunk = static_cast<std::size_t>(run.chunk);
+    std::int32_t const chunk = run.chunk;
     if (run.kind == ActionKind::gather || run.kind == ActionKind::free)
       for (Bucket const& b : p.buckets)
         if (b.chunk == run.chunk && b.weight_shard != no_tensor)
-          live += (run.kind == ActionKind::gather ? 1 : -1) * p.tensors[static_cast<std::size_t>(b.weights)].bytes();
+          live += (run.kind == ActionKind::gather ? 1 : -1) * p.tensors[b.weights].bytes();
     if (run.segment) {
       auto const [it, fresh] = known.try_emplace({run.segment, born[r], dying[r]});
       if (fresh) it->second = walk.walk(*run.segment, born[r], dying[r]);

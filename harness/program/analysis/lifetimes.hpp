@@ -33,9 +33,7 @@ class Lifetimes {
   };
   std::vector<SlotClass> const& slot_classes() const { return classes_; }
   /// [microbatch] of a slot tensor.
-  std::vector<RunInterval> const& intervals(TensorId id) const {
-    return classes_[static_cast<std::size_t>(class_of_[static_cast<std::size_t>(id)])].intervals;
-  }
+  std::vector<RunInterval> const& intervals(TensorId id) const { return classes_[class_of_[id]].intervals; }
   /// Slot tensors whose chunk frees them by action (ZeRO-3): they are alive only between gather and free.
   bool freed_by_action(TensorId id) const;
   /// The runs from each of a chunk's gathers to the free that follows.
@@ -52,7 +50,7 @@ class Lifetimes {
     std::vector<TensorId> order;   ///< as first touched
     std::vector<Touch> by_tensor;  ///< by rising id once scanned
   };
-  std::size_t index_of(Segment const& segment) const { return static_cast<std::size_t>(&segment - p_.segments.data()); }
+  std::ptrdiff_t index_of(Segment const& segment) const { return &segment - p_.segments.data(); }
   Touch const& touch_of(Segment const& segment, TensorId id) const;
   void scan(Segment const& segment, std::vector<std::int32_t>& position);
   /// The first compute op after `op` that waits for what it makes; -1 when none does.

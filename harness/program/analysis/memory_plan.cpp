@@ -6,6 +6,7 @@
 #include <map>
 #include <queue>
 #include <span>
+#include <utility>
 
 #include "harness/program/analysis/lifetimes.hpp"
 #include "harness/program/analysis/shared_places.hpp"
@@ -40,41 +41,38 @@ std::int32_t colour(std::vector<RunInterval> const& intervals, std::vector<std::
   return std::max(count, 1);
 }
 
-class Planner {
+}  // namespace
+
+class MemoryPlanner::Work {
  public:
-  Planner(StepProgram const& program, Replay const& replay) : p_(program), life_(program, replay), replay_(replay) {
+  Work(StepProgram const& program, Replay const& replay) : p_(program), life_(program, replay), replay_(replay) {
     plan_.places.resize(p_.tensors.size());
-  }
-
-  MemoryPlan plan() {
-    place_what_stays();
-    place_temporaries();
-    number_instances();
-    walk();
-    return std::move(plan_);
-  }
-
-  MemoryPlan sizes() {
-    place_what_stays();
-    walk();
-    return std::move(plan_);
-  }
-
-  MemoryPlan instances() {
-    place_what_stays();
-    number_instances();
-    return std::move(plan_);
-  }
-
- private:
-  void place_what_stays() {
-    for (std::size_t id = 0; id < p_.tensors.size(); ++id)
-      plan_.places[id].residence = life_.residence(static_cast<TensorId>(id));
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id) plan_.places[id].residence = life_.residence(id);
     place_persistent();
     place_slots();
   }
 
-  bool is_root(std::size_t id) const { return p_.storage_of(static_cast<TensorId>(id)) == static_cast<TensorId>(id); }
+  MemoryPlan const& instances() {
+    if (plan_.instance_count == 0) number_instances();
+    return plan_;
+  }
+
+  MemoryPlan const& sizes() {
+    if (plan_.microbatches_in_flight.empty()) walk();
+    return plan_;
+  }
+
+  MemoryPlan const& whole() {
+    sizes();
+    instances();
+    if (!std::exchange(has_temporaries_, true)) place_temporaries();
+    return plan_;
+  }
+
+  MemoryPlan take() && { return std::move(plan_); }
+
+ private:
+  bool is_root(TensorId id) const { return p_.storage_of(id) == id; }
 
   void place_persistent() {
     for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
@@ -121,15 +119,14 @@ class Planner {
       std::int32_t const instances = colour(alike.intervals, instance_of);
       for (TensorId const id : alike.tensors) {
         if (shared_.contains(id)) continue;
-        auto& place = plan_.places[static_cast<std::size_t>(id)];
+        auto& place = plan_.places[id];
         place.instances = instances;
         place.instance_of = instance_of;
         slots.push_back(id);
       }
     }
     std::ranges::sort(slots);
-    for (TensorId const id : slots)
-      reserve(plan_.places[static_cast<std::size_t>(id)], p_.tensors[static_cast<std::size_t>(id)].bytes());
+    for (TensorId const id : slots) reserve(plan_.places[id], p_.tensors[id].bytes());
   }
 
   /// Gathered weights, gradients before they are cut into shards, and what the cut makes, of units that are never
@@ -159,14 +156,14 @@ class Planner {
 
   void give_places(std::vector<SharedBlock> const& blocks) {
     for (std::vector<TensorId> const& together : share_places(blocks)) {
-      auto& first = plan_.places[static_cast<std::size_t>(together.front())];
+      auto& first = plan_.places[together.front()];
       std::int64_t bytes = 0;
-      for (TensorId const id : together) bytes = std::max(bytes, p_.tensors[static_cast<std::size_t>(id)].bytes());
+      for (TensorId const id : together) bytes = std::max(bytes, p_.tensors[id].bytes());
       reserve(first, bytes);
       for (TensorId const id : together) {
         shared_[id] = together.front();
-        plan_.places[static_cast<std::size_t>(id)].offset = first.offset;
-        plan_.places[static_cast<std::size_t>(id)].stride = first.stride;
+        plan_.places[id].offset = first.offset;
+        plan_.places[id].stride = first.stride;
       }
     }
   }
@@ -185,16 +182,16 @@ class Planner {
     }
   };
 
-  /// Temporaries of all segments share the space behind everything that stays: the largest first, each in the lowest
-  /// gap that is free whenever it is needed.
+  /// Temporaries of all segments, and views of them, share the space behind everything that stays: the largest first,
+  /// each in the lowest gap that is free whenever it is needed.
   void place_temporaries() {
     std::map<TensorId, Block> blocks;
     for (Segment const* segment : life_.used_segments())
       for (TensorId const id : life_.touched(*segment)) {
-        if (plan_.places[static_cast<std::size_t>(id)].residence != Residence::temporary) continue;
+        if (plan_.places[id].residence != Residence::temporary) continue;
         Block& block = blocks[id];
         block.id = id;
-        block.bytes = aligned(p_.tensors[static_cast<std::size_t>(id)].bytes());
+        block.bytes = aligned(p_.tensors[id].bytes());
         block.taken[segment] = {life_.op_range(*segment, id).first, life_.release(*segment, id)};
       }
     std::vector<Block> order;
@@ -203,10 +200,15 @@ class Planner {
     std::int64_t const base = plan_.arena_bytes;
     for (std::size_t i = 0; i < order.size(); ++i) {
       order[i].offset = lowest_gap(std::span(order).first(i), order[i]);
-      auto& place = plan_.places[static_cast<std::size_t>(order[i].id)];
+      auto& place = plan_.places[order[i].id];
       place.offset = base + order[i].offset;
       place.stride = order[i].bytes;
       plan_.arena_bytes = std::max(plan_.arena_bytes, place.offset + place.stride);
+    }
+    for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
+      auto const& root = plan_.places[p_.storage_of(id)];
+      plan_.places[id].offset = root.offset;
+      plan_.places[id].stride = root.stride;
     }
   }
 
@@ -226,18 +228,16 @@ class Planner {
   void number_instances() {
     for (std::size_t id = 0; id < p_.tensors.size(); ++id) {
       if (!is_root(id)) continue;
-      auto const leader = shared_.find(static_cast<TensorId>(id));
+      auto const leader = shared_.find(id);
       if (leader != shared_.end() && leader->second != leader->first) continue;
       plan_.places[id].first_instance = plan_.instance_count;
       plan_.instance_count += plan_.places[id].instances;
     }
     // Whoever takes a place waits for those who had it.
-    for (auto const& [id, leader] : shared_)
-      plan_.places[static_cast<std::size_t>(id)].first_instance =
-          plan_.places[static_cast<std::size_t>(leader)].first_instance;
+    for (auto const& [id, leader] : shared_) plan_.places[id].first_instance = plan_.places[leader].first_instance;
     for (std::size_t id = 0; id < p_.tensors.size(); ++id)
       if (!is_root(id)) {
-        plan_.places[id] = plan_.places[static_cast<std::size_t>(p_.storage_of(static_cast<TensorId>(id)))];
+        plan_.places[id] = plan_.places[p_.storage_of(id)];
         if (!p_.tensors[id].apart) continue;
         plan_.places[id].first_instance = plan_.instance_count;
         plan_.instance_count += plan_.places[id].instances;
@@ -257,29 +257,42 @@ class Planner {
   Replay const& replay_;
   MemoryPlan plan_;
   std::map<TensorId, TensorId> shared_;  ///< of a whole unit's tensor: the first of those in its place
+  bool has_temporaries_ = false;
 };
 
-}  // namespace
+MemoryPlanner::MemoryPlanner(StepProgram const& program, Replay const& replay)
+    : work_(std::make_unique<Work>(program, replay)) {
+  ++memory_plans_made;
+}
+MemoryPlanner::~MemoryPlanner() = default;
+MemoryPlan const& MemoryPlanner::instances() { return work_->instances(); }
+MemoryPlan const& MemoryPlanner::sizes() { return work_->sizes(); }
+MemoryPlan const& MemoryPlanner::whole() { return work_->whole(); }
+MemoryPlan MemoryPlanner::take() && { return std::move(*work_).take(); }
 
-MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) { return Planner(program, replay).plan(); }
+MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) {
+  MemoryPlanner planner(program, replay);
+  planner.whole();
+  return std::move(planner).take();
+}
 
 MemoryPlan plan_instances(StepProgram const& program, Replay const& replay) {
-  return Planner(program, replay).instances();
+  MemoryPlanner planner(program, replay);
+  planner.instances();
+  return std::move(planner).take();
 }
 
-MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay) { return Planner(program, replay).sizes(); }
+MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay) {
+  MemoryPlanner planner(program, replay);
+  planner.sizes();
+  return std::move(planner).take();
+}
 
 std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {
-  Place const& place = places[static_cast<std::size_t>(id)];
-  std::int64_t const instance = place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)];
-  Tensor const& t = program.tensors[static_cast<std::size_t>(id)];
-  return place.offset + instance * place.stride + t.storage_offset * static_cast<std::int64_t>(bytes_of(t.dtype));
-}
-
-std::int32_t MemoryPlan::instance_of(TensorId id, std::int32_t microbatch) const {
-  Place const& place = places[static_cast<std::size_t>(id)];
-  return place.first_instance +
-         (place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(microbatch)]);
+  Place const& place = places[id];
+  Tensor const& t = program.tensors[id];
+  return place.offset + place.own_instance(microbatch) * place.stride +
+         t.storage_offset * static_cast<std::int64_t>(bytes_of(t.dtype));
 }
 
 std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram const& program, MemoryPlan const& plan,
@@ -287,9 +300,7 @@ std::vector<std::pair<std::string, std::int64_t>> largest_tensors(StepProgram co
   std::vector<std::pair<std::string, std::int64_t>> all;
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
     auto const& place = plan.places[id];
-    if (place.residence == Residence::unused ||
-        program.storage_of(static_cast<TensorId>(id)) != static_cast<TensorId>(id))
-      continue;
+    if (place.residence == Residence::unused || program.storage_of(id) != TensorId(id)) continue;
     all.emplace_back(program.tensors[id].name, program.tensors[id].bytes() * place.instances);
   }
   std::ranges::stable_sort(all, [](auto const& a, auto const& b) { return a.second > b.second; });

@@ -1,5 +1,7 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,11 @@ struct MemoryPlan {
     std::int32_t instances = 1;
     std::int32_t first_instance = 0;        ///< number of instance 0 among all instances of the program
     std::vector<std::int32_t> instance_of;  ///< [microbatch] for slots and per-microbatch buffers; empty: always 0
+    /// Number of a microbatch's instance among this tensor's, and among all, for the hazard tracker.
+    std::int32_t own_instance(std::int32_t microbatch) const {
+      return instance_of.empty() ? 0 : instance_of[microbatch];
+    }
+    std::int32_t instance(std::int32_t microbatch) const { return first_instance + own_instance(microbatch); }
   };
   std::vector<Place> places;  ///< by tensor; views have their root's place
   std::int64_t arena_bytes = 0;
@@ -37,19 +44,34 @@ struct MemoryPlan {
   }
   /// Arena offset (bytes) of a tensor for a microbatch.
   std::int64_t offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const;
-  /// Number of the instance that an operand touches, for the hazard tracker.
-  std::int32_t instance_of(TensorId id, std::int32_t microbatch) const;
 };
 
-/// Plans the arena and walks the step. Throws Error when a segment leaves a temporary in use by a stream nobody waits
-/// for.
+/// Planners that this process has made: what a command is held to is one a stage.
+inline std::atomic<std::int64_t> memory_plans_made{0};
+
+/// Makes a plan as far as it is asked for: each part once.
+class MemoryPlanner {
+ public:
+  /// Both must outlive this, and stay where they are.
+  MemoryPlanner(StepProgram const& program, Replay const& replay);
+  ~MemoryPlanner();
+  /// What waits for what: residences and instances.
+  MemoryPlan const& instances();
+  /// How much: bytes by role, instances of each tensor and the liveness walk.
+  MemoryPlan const& sizes();
+  /// All of it, with places in the arena. Throws Error when a segment leaves a temporary in use by a stream nobody
+  /// waits for.
+  MemoryPlan const& whole();
+  /// What is there of it so far; the planner makes nothing more.
+  MemoryPlan take() &&;
+
+ private:
+  class Work;
+  std::unique_ptr<Work> work_;
+};
+
 MemoryPlan plan_memory(StepProgram const& program, Replay const& replay);
-
-/// The part of a plan that says what waits for what: residences and instances, without the arena of temporaries and the
-/// liveness walk.
 MemoryPlan plan_instances(StepProgram const& program, Replay const& replay);
-
-/// The part of a plan that says how much: bytes by role, instances and the liveness walk, without places in the arena.
 MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay);
 
 /// The largest tensors alive at the peak, biggest first: name, bytes (all instances together).

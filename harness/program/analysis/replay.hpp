@@ -12,17 +12,13 @@ struct Run {
   ActionKind kind = ActionKind::forward;
   std::int32_t chunk = 0;
   std::int32_t microbatch = 0;
-  bool first[2] = {false, false};  ///< by BackwardPart: first run of its chunk that has ops of the part
-  bool last[2] = {false, false};
+  EnumArray<BackwardPart, bool> first{}, last{};  ///< of the runs of its chunk that have ops of the part
   /// Whether an op of the segment takes part in this run.
   bool runs(Op const& op) const {
-    auto const part = static_cast<std::size_t>(op.part);
-    return op.when == When::every || (op.when == When::first ? first[part] : last[part]);
+    return op.when == When::every || (op.when == When::first ? first[op.part] : last[op.part]);
   }
   /// Whether an op adds to its output in this run.
-  bool adds(Op const& op) const {
-    return op.always_accumulate || (op.accumulate && !first[static_cast<std::size_t>(op.part)]);
-  }
+  bool adds(Op const& op) const { return op.always_accumulate || (op.accumulate && !first[op.part]); }
 };
 
 /// The whole step of a rank in issue order; pairs are played one after the other. Points into `program`, which must
@@ -42,13 +38,22 @@ class Replay {
   void mark_first_and_last(StepProgram const& program);
 
   std::vector<Run> runs_;
-  std::vector<Op> transfers_;               ///< one per (chunk, kind, boundary), reserved so that pointers stay
-  std::vector<Op const*> transfer_at_;      ///< [chunk][pipeline stream] into transfers_
-  std::vector<Segment const*> segment_at_;  ///< [chunk + 1][action kind], as far as met
+  std::vector<Op> transfers_;  ///< one per (chunk, kind, boundary), reserved so that pointers stay
+  std::vector<EnumArray<StreamId, Op const*>> transfer_at_;        ///< [chunk] into transfers_
+  std::vector<EnumArray<ActionKind, Segment const*>> segment_at_;  ///< [chunk + 1], as far as met
   std::size_t optimizer_begin_ = 0;
 };
 
 /// The queue of a transfer.
 StreamId pipeline_stream(ActionKind kind, Boundary boundary, std::int32_t direction);
+
+/// Kinds of message between stages: activation or gradient, in either direction of the pipeline.
+inline constexpr std::int32_t message_kinds = 4;
+/// The first of the pipeline queues that receive; those before it send.
+inline constexpr StreamId first_receive = static_cast<StreamId>(static_cast<int>(StreamId::pipeline) + message_kinds);
+/// What a pipeline queue carries, the same number on both sides of a message.
+constexpr std::int32_t message_kind(StreamId stream) {
+  return (static_cast<std::int32_t>(stream) - static_cast<std::int32_t>(StreamId::pipeline)) % message_kinds;
+}
 
 }  // namespace shardbench

@@ -25,7 +25,7 @@ double visible_pairs_of(Tape const& t, AttentionOpShape const& s) {
   if (caches(t) && p.degree[Axis::cp] == 1) {
     double pairs = 0;
     for (std::int64_t i = 0; i < s.seq_q; ++i) {
-      std::int64_t const keys = all_visible ? s.seq_k : p.context + i + 1;
+      std::int64_t const keys = all_visible ? s.seq_k : p.inference.context + i + 1;
       pairs += static_cast<double>(s.window > 0 ? std::min(s.window, keys) : keys);
     }
     return pairs;
@@ -46,9 +46,9 @@ Layout whole_sequence(Layout layout) {
 void rotate_heads(Tape& t, TensorRef heads, bool inverse) {
   AttentionOpShape const a = attention_shape(t);
   auto const rotary = static_cast<std::int64_t>(t.model.rotary_fraction * static_cast<double>(t.model.head_dim));
-  auto const rule = t.model.rope_rule(t.layer(), t.program.context + t.program.seq, rotary);
+  auto const rule = t.model.rope_rule(t.layer(), t.program.inference.context + t.program.seq, rotary);
   if (!rule) return;
-  rotate(t, {a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, *rule}, heads, {t.program.positions}, inverse);
+  rotate(t, {a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, *rule}, heads, {t.program.inputs.positions}, inverse);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ AttentionOpShape attention_shape(Tape const& t) {
   bool const cut = is_shard(weight_placement(t, "attention.qkv"), 0);
   AttentionOpShape s;
   s.seq_q = t.program.local_seq;
-  s.seq_k = t.program.context + s.seq_q;
+  s.seq_k = t.program.inference.context + s.seq_q;
   s.batch = t.program.micro_batch * residual_streams(t);
   s.heads = cut ? m.heads / tp : m.heads;
   s.kv_heads = cut ? std::max<std::int64_t>(1, m.kv_heads / tp) : m.kv_heads;
@@ -67,7 +67,7 @@ AttentionOpShape attention_shape(Tape const& t) {
   s.scale =
       m.attention_scale > 0 ? static_cast<float>(m.attention_scale) : 1.0f / std::sqrt(static_cast<float>(m.head_dim));
   s.softcap = m.attention_softcap;
-  bool const window = m.has_window(t.layer()) && m.sliding_window < t.program.context + t.program.seq;
+  bool const window = m.has_window(t.layer()) && m.sliding_window < t.program.inference.context + t.program.seq;
   s.window = window ? m.sliding_window : 0;
   s.mask = m.causal ? AttentionMask::causal : AttentionMask::none;
   s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * t.program.degree[Axis::cp]);

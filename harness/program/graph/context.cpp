@@ -127,7 +127,7 @@ std::vector<std::vector<ContextBlock>> ring_steps(Tape const& t, AttentionOpShap
 
 TensorRef ring_shift(Tape& t, TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name) {
   TensorRef const y = t.temporary(name, rows, cols);
-  t.emit_collective(OpKind::ring_shift, t.group("cp"), rows * cols, name, x, y);
+  t.emit_collective(OpKind::ring_shift, id_of(GroupKind::cp), rows * cols, name, x, y);
   return y;
 }
 

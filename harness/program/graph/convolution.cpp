@@ -186,7 +186,7 @@ Value attend_map(Tape& t, Value qk, Value v, std::int64_t heads, std::string con
   Value const y = t.value(label, rows, cols, t[v].layout);
   TensorRef const lse = t.temporary(label + ".lse", Dtype::f32, s.batch * s.heads, s.seq_q);
   TensorRef const q = columns(t[qk].ref, 0, stride), k = columns(t[qk].ref, stride / 2, stride),
-                  values = columns(t[v].ref, 0, cols), none{t.program.positions};
+                  values = columns(t[v].ref, 0, cols), none{t.program.inputs.positions};
   t.emit(OpKind::attention_forward, s, label, {q, k, values, none}, {t[y].ref, lse});
   t.on_backward(y, [=, &t](TensorRef dy) {
     TensorRef const dqk = t.temporary(label + ".dqk", rows, stride), dv = t.temporary(label + ".dv", rows, cols);

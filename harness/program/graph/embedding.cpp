@@ -37,7 +37,7 @@ Value add_positions(Tape& t, Value x, std::string const& name, std::int64_t rows
   LinearSpec const spec = whole_weight(name, rows, t.model.hidden);
   ParameterId const weight = t.add_parameter(lookup_table(t, spec, Replicate{}));
   std::int64_t const tokens = t[x].rows;
-  TensorRef const ids = own_part(t, t.program.token_positions, x, tokens);
+  TensorRef const ids = own_part(t, t.program.inputs.token_positions, x, tokens);
   EmbeddingShape const shape{tokens, rows, t.model.hidden};
   t.emit(OpKind::embedding_forward, shape, name, {ids, t.weight(weight)}, {t[x].ref}).always_accumulate = true;
   t.on_backward([=, &t] { embedding_backward(t, x, weight, shape, ids, name); });

@@ -41,7 +41,7 @@ TensorRef exchange(Tape& t, TensorRef from, Routing const& r, std::string const&
   if (r.peers == 1) return from;
   std::int64_t const h = t.model.hidden;
   TensorRef const to = to_experts ? arriving_rows(t, name, r, h) : routed_rows(t, name, r.sent, r.expected_sent, h);
-  Op& op = t.emit_collective(OpKind::all_to_all, t.group("ep"), (to_experts ? r.sent : r.bound) * h, name, from, to);
+  Op& op = t.emit_collective(OpKind::all_to_all, id_of(GroupKind::ep), (to_experts ? r.sent : r.bound) * h, name, from, to);
   auto& shape = std::get<CollectiveShape>(op.shape);
   shape.expected_count = (to_experts ? r.expected_sent : r.expected) * static_cast<double>(h);
   shape.routed_cols = h;

@@ -24,7 +24,7 @@ bool caches(Tape const& t) { return t.experiment.phase != PhaseKind::train; }
 
 TensorRef kv_cache(Tape& t, std::int64_t width) {
   // Rows are (position, sample), so the rows of new positions lie behind those of older ones.
-  std::int64_t const rows = (t.program.context + t.program.local_seq) * t.program.micro_batch;
+  std::int64_t const rows = (t.program.inference.context + t.program.local_seq) * t.program.micro_batch;
   TensorId const id =
       t.new_tensor(t.qualified("attention.cache"), TensorRole::kv_cache, t.program.precision, rows, width);
   t.program.tensors[id].per_microbatch = true;
@@ -49,7 +49,7 @@ Value last_position(Tape& t, Value x) {
     TensorRef const own = t.temporary("head.own", rows, cols);
     pack(t, last, own, rows, cols, "head.last");
     TensorRef const all = t.temporary("head.last", cp * rows, cols);
-    t.emit_collective(OpKind::all_gather, t.group("cp"), cp * rows * cols, "head.last", own, all);
+    t.emit_collective(OpKind::all_gather, id_of(GroupKind::cp), cp * rows * cols, "head.last", own, all);
     ShardLayout const cut = context_layout(t.model, t.experiment.cut.cp_method);
     last = behind(all, rank_of_the_end(cut, t.program.seq, cp) * rows * cols);
     layout[Axis::cp] = Replicate{};
@@ -61,10 +61,10 @@ void greedy(Tape& t, Value logits, std::int64_t first_column) {
   logits = whole(t, logits);
   ValueState const& in = t[logits];
   // The logits outlive the step: they are what sharded and unsharded inference are compared by.
-  t.program.logits = in.ref.id;
+  t.program.inference.logits = in.ref.id;
   t.program.tensors[in.ref.id].role = TensorRole::buffer;
   t.program.tensors[in.ref.id].per_microbatch = true;
-  t.program.first_logit = first_column;
+  t.program.inference.first_logit = first_column;
   bool const cut = is_shard(in.layout[Axis::tp], feature_dim);
   std::int64_t const parts = cut ? t.program.degree[Axis::tp] : 1;
   TensorRef const best = t.temporary("greedy.best", Dtype::f32, in.rows, 2);
@@ -73,17 +73,17 @@ void greedy(Tape& t, Value logits, std::int64_t first_column) {
   t.emit(OpKind::best_token, shape, "greedy.best", {in.ref}, {best});
   if (cut) {
     all = t.temporary("greedy.all", Dtype::f32, parts * in.rows, 2);
-    t.emit(t.make_collective(OpKind::all_gather, t.group("tp"), parts * in.rows * 2, Dtype::f32, "greedy.best", best,
+    t.emit(t.make_collective(OpKind::all_gather, id_of(GroupKind::tp), parts * in.rows * 2, Dtype::f32, "greedy.best", best,
                              all));
   }
-  t.emit(OpKind::pick_token, shape, "greedy.pick", {all}, {TensorRef{t.program.next_ids}});
+  t.emit(OpKind::pick_token, shape, "greedy.pick", {all}, {TensorRef{t.program.inference.next_ids}});
 }
 
 void hand_on_token(Tape& t, bool sends) {
   // Backwards through the pipeline, as gradients go in training.
   auto const last = static_cast<std::int32_t>(t.program.degree[Axis::pp] - 1);
-  Op op = t.make_collective(sends ? OpKind::send : OpKind::receive, t.group("pp"), t.program.micro_batch, Dtype::i32,
-                            "greedy.token", {t.program.next_ids}, {t.program.ids});
+  Op op = t.make_collective(sends ? OpKind::send : OpKind::receive, id_of(GroupKind::pp), t.program.micro_batch, Dtype::i32,
+                            "greedy.token", {t.program.inference.next_ids}, {t.program.inputs.ids});
   (sends ? op.outputs : op.inputs).clear();
   op.peer = sends ? 0 : last;
   op.stream = pipeline_stream(sends ? ActionKind::send : ActionKind::receive, Boundary::gradient, 0);

@@ -12,7 +12,7 @@ void append_to_cache(Tape& t, TensorRef from, std::int64_t cols, TensorRef cache
 
 /// The rows of the last position of each sample.
 Value last_position(Tape& t, Value x);
-/// Keeps the logits and writes the column of the largest to program.next_ids.
+/// Keeps the logits and writes the column of the largest to program.inference.next_ids.
 void greedy(Tape& t, Value logits, std::int64_t first_column);
 /// Sends the chosen token to the first stage, or receives it there.
 void hand_on_token(Tape& t, bool sends);

@@ -24,7 +24,7 @@ AttentionOpShape latent_shape(Tape const& t) {
 }
 
 RopeRule rope_of(Tape const& t) {
-  return t.model.rope_rule(t.layer(), t.program.context + t.program.seq, t.model.mla->qk_rope_head_dim).value();
+  return t.model.rope_rule(t.layer(), t.program.inference.context + t.program.seq, t.model.mla->qk_rope_head_dim).value();
 }
 
 /// The key-value latent as it is cached: [normed latent | rotated key part] in every row.
@@ -85,7 +85,7 @@ Value attend_latent(Tape& t, Value q, Value latent) {
                   dkv = t.temporary("attention.dkv", rows, kv_width), dq = t.temporary("attention.dq", rows, q_width);
   LatentKeysShape const join{rows, shape.heads, plain, rotary};
   RopeShape const turn{shape.seq_q, shape.batch, shape.heads, shape.head_dim, rotary, rope_of(t)};
-  TensorRef const kv_ref = t[kv].ref, q_ref = t[q].ref, positions{t.program.positions};
+  TensorRef const kv_ref = t[kv].ref, q_ref = t[q].ref, positions{t.program.inputs.positions};
   rotate(t, turn, q_ref, positions, false);
   t.emit(OpKind::join_keys, join, "attention.keys",
          {columns(kv_ref, 0, kv_width), columns(latent_ref, rank, latent_width)}, {keys});
@@ -123,7 +123,7 @@ Value latent_attention(Tape& t, Value x) {
     // What is cached is the latent; keys and values of every head are made from it again.
     TensorRef const cache = kv_cache(t, width);
     append_to_cache(t, columns(t[latent].ref, 0, width), width, cache);
-    std::int64_t const rows = (t.program.context + t.program.local_seq) * t.program.micro_batch;
+    std::int64_t const rows = (t.program.inference.context + t.program.local_seq) * t.program.micro_batch;
     latent = t.value_of({cache.id}, "attention.cache", rows, width, t[latent].layout);
   }
   return attend_latent(t, q, latent);

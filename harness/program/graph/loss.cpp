@@ -20,7 +20,7 @@ void loss(Tape& t, Value logits, std::int64_t first_column, std::int64_t targets
   // Of a cut vocabulary each rank knows its columns' maximum and sums.
   auto const over_vocabulary = [&](std::int64_t count, PartialOp reduce, char const* what, TensorRef x) {
     if (!is_shard(t[logits].layout[Axis::tp], feature_dim)) return;
-    Op op = t.make_collective(OpKind::all_reduce, t.group("tp"), count, Dtype::f32, name + what, x, x);
+    Op op = t.make_collective(OpKind::all_reduce, id_of(GroupKind::tp), count, Dtype::f32, name + what, x, x);
     std::get<CollectiveShape>(op.shape).reduce = reduce;
     t.emit(std::move(op));
   };

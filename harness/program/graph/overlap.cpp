@@ -42,7 +42,7 @@ TensorRef whole_product(Tape& t, Product const& p, TensorRef x, std::int64_t row
 TensorRef product_then_reduce(Tape& t, Product const& p, TensorRef x, std::int64_t rows, bool scatter,
                               std::string const& name) {
   std::int64_t const n = t.program.degree[Axis::tp], mine = scatter ? rows / n : rows;
-  GroupId const group = t.group("tp");
+  GroupId const group = id_of(GroupKind::tp);
   TensorRef const y = t.temporary(name, mine, p.outputs);
   for (DimRange const range : token_slices(t, mine)) {
     TensorRef const to = t.slice_apart(y, range);
@@ -70,7 +70,7 @@ TensorRef gather_then_product(Tape& t, Product const& p, TensorRef x, std::int64
   std::vector<TensorRef> gathered;
   for (DimRange const range : ranges) {
     gathered.push_back(t.temporary(name, range.size * n, p.inputs));
-    t.emit_collective(OpKind::all_gather, t.group("tp"), range.size * n * p.inputs, name,
+    t.emit_collective(OpKind::all_gather, id_of(GroupKind::tp), range.size * n * p.inputs, name,
                       behind(x, range.begin * p.inputs), gathered.back());
   }
   for (std::size_t i = 0; i < ranges.size(); ++i)

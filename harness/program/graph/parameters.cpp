@@ -104,7 +104,7 @@ void reduce_replicated_sections(Tape& t, ParameterId parameter, Placement const&
   if (end == 0) return;
   // Each copy of a KV head has seen its own query heads only; the copies agree once a step, after the last microbatch.
   TensorRef const slice = behind(t.gradient(parameter), begin * p.cols);
-  Op& op = t.emit(t.make_collective(OpKind::all_reduce, t.group("kv_replicas"), (end - begin) * p.cols,
+  Op& op = t.emit(t.make_collective(OpKind::all_reduce, id_of(GroupKind::kv_replicas), (end - begin) * p.cols,
                                     t.experiment.gradient_dtype, name + ".kv_replicas", slice, slice));
   op.when = When::last;
   op.part = BackwardPart::weight;

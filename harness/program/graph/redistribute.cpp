@@ -33,7 +33,7 @@ struct Crossing {
   RedistributeStep const& step;
   Axis axis;
   std::int64_t ranks = t.program.degree[axis], rank = t.program.coordinate[axis];
-  GroupId group = t.group(to_string(axis));
+  GroupId group = id_of(group_of(axis));
 
   Matrix fresh(std::int64_t rows, std::int64_t cols) const { return {t.temporary(name, rows, cols), rows, cols}; }
 
@@ -200,7 +200,7 @@ TensorRef own_part(Tape& t, TensorId buffer, Value x, std::int64_t count) {
 }
 
 TensorRef positions_of(Tape& t, Value x) {
-  return own_part(t, t.program.positions, x, t[x].rows / t.program.micro_batch);
+  return own_part(t, t.program.inputs.positions, x, t[x].rows / t.program.micro_batch);
 }
 
 }  // namespace shardbench

@@ -20,12 +20,12 @@ bool is_learned(Tape const& t) { return t.experiment.routing == RoutingKind::lea
 /// A buffer of these contents; one serves all layers and chunks that name it.
 TensorRef constant(Tape& t, std::string const& name, Dtype dtype, std::int64_t count, Constant contents) {
   auto const it =
-      std::ranges::find(t.program.constants, name, [&](Constant const& c) { return t.program.tensors[c.tensor].name; });
-  if (it != t.program.constants.end()) return {it->tensor};
+      std::ranges::find(t.program.inputs.constants, name, [&](Constant const& c) { return t.program.tensors[c.tensor].name; });
+  if (it != t.program.inputs.constants.end()) return {it->tensor};
   contents.tensor = t.new_tensor(name, TensorRole::buffer, dtype, count, 1);
   t.program.tensors[contents.tensor].chunk = all_chunks;
-  t.program.constants.push_back(std::move(contents));
-  return {t.program.constants.back().tensor};
+  t.program.inputs.constants.push_back(std::move(contents));
+  return {t.program.inputs.constants.back().tensor};
 }
 
 RouterRule router_rule(MoeConfig const& m) {
@@ -151,7 +151,7 @@ void place_rows(Tape& t, Routing& r) {
   else
     t.emit(OpKind::expert_rows, shape, "moe.rows", {r.indices, {}, {}}, {r.rows, r.counts});
   if (r.peers > 1)
-    t.emit(t.make_collective(OpKind::all_to_all, t.group("ep"), all, Dtype::i32, "moe.counts", r.counts, received));
+    t.emit(t.make_collective(OpKind::all_to_all, id_of(GroupKind::ep), all, Dtype::i32, "moe.counts", r.counts, received));
   t.emit(OpKind::fetch_counts, shape, "moe.counts", {r.counts}, {}).host_dependent = true;
   if (r.peers == 1 || r.local_experts == 1) return;
   r.arrivals = t.temporary("moe.arrivals", Dtype::i32, r.bound, 1);
@@ -173,7 +173,7 @@ Routing route(Tape& t, Value logits, std::int64_t tokens) {
     bias = constant(t, name, Dtype::f32, moe.experts, {.key = name, .scale = 0.02f});
   }
   if (!is_learned(t)) {
-    numbers = own_part(t, t.program.token_numbers, logits, r.tokens);
+    numbers = own_part(t, t.program.inputs.numbers.tensor, logits, r.tokens);
     shares = constant(t, "moe.shares", Dtype::i32, moe.experts + 1,
                       {.integers = routing_load(moe, t.experiment.router_skew).shares});
   }

@@ -35,7 +35,7 @@ TensorRef sync_channels(Tape& t, Matrix const& x, std::int64_t synced, std::stri
   TensorRef const y = t.temporary(name, rows, cols), first = t.temporary(name + ".synced", rows, synced);
   if (synced > 0) {
     pack(t, columns(x.ref, 0, cols), first, rows, synced, name);
-    t.emit_collective(OpKind::all_reduce, t.group("tp"), rows * synced, name, first, first);
+    t.emit_collective(OpKind::all_reduce, id_of(GroupKind::tp), rows * synced, name, first, first);
   }
   // While the first channels are on their way.
   if (synced < cols)

@@ -37,12 +37,6 @@ std::string Tape::qualified(std::string const& name) const {
   return layer_ < 0 ? name : fmt::format("layers.{}.{}", layer_, name);
 }
 
-GroupId Tape::group(std::string_view name) const {
-  auto const it = std::ranges::find(program.groups, name, &Group::name);
-  VALIDATE(it != program.groups.end(), fmt::format("no communication group '{}'", name));
-  return GroupId(it - program.groups.begin());
-}
-
 // --- tensors and values ---
 
 TensorId Tape::new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols) {

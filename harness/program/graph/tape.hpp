@@ -71,8 +71,6 @@ class Tape {
   std::string qualified(std::string const& name) const;
   /// How activations lie between blocks.
   Layout const& block_layout() const { return block_; }
-  /// The communication group of this name; throws Error where the cut has none.
-  GroupId group(std::string_view name) const;
 
   // Tensors and values.
   TensorId new_tensor(std::string const& name, TensorRole role, Dtype dtype, std::int64_t rows, std::int64_t cols);

@@ -13,7 +13,7 @@ TensorId drawn_buffer(Tape& t, std::string const& name, std::string const& key, 
   TensorId const id = t.new_tensor(name, TensorRole::buffer, t.program.precision, rows, cols);
   t.program.tensors[id].per_microbatch = true;
   t.program.tensors[id].chunk = all_chunks;
-  t.program.drawn.push_back({id, key, scale});
+  t.program.inputs.drawn.push_back({id, key, scale});
   return id;
 }
 
@@ -36,7 +36,7 @@ Value with_class_token(Tape& t, Value x, std::string const& name) {
   Value const y = t.value(name, rows + batch, cols, t[x].layout);
   // A table of one row: the tokens of position 0 all look up row 0.
   EmbeddingShape const shape{batch, 1, cols};
-  TensorRef const ids{t.program.token_positions};
+  TensorRef const ids{t.program.inputs.token_positions};
   t.emit(OpKind::embedding_forward, shape, name, {ids, t.weight(weight)}, {t[y].ref});
   t.emit(OpKind::copy_block, BlockShape{rows, cols}, name + ".join", {t[x].ref}, {behind(t[y].ref, batch * cols)});
   t.on_backward([=, &t] {

@@ -23,7 +23,7 @@ Value embed_words(Tape& t, TensorId ids) {
 }
 
 Value build_embedding(Tape& t) {
-  Value x = embed_words(t, t.program.ids);
+  Value x = embed_words(t, t.program.inputs.ids);
   if (t.model.position == PositionKind::learned) x = add_positions(t, x, "embedding.position", t.model.max_positions);
   return enter(t, dropout(t, x, "embedding.dropout"));
 }
@@ -42,12 +42,12 @@ LinearSpec head_spec(Tape const& t) {
 void build_prediction(Tape& t, Value hidden) {
   std::int64_t const width = t.model.hidden;
   double const weight = t.experiment.mtp_weight / static_cast<double>(t.experiment.mtp);
-  TensorId ids = t.program.targets;
+  TensorId ids = t.program.inputs.targets;
   for (std::int64_t k = 0; k < t.experiment.mtp; ++k) {
     std::string const name = fmt::format("mtp.{}", k);
     t.set_layer(-1);
     Value const ahead = dropout(t, embed_words(t, ids), name + ".dropout");
-    ids = t.program.future_tokens[k];
+    ids = t.program.inputs.future_tokens[k];
     Value const normed = norm(t, hidden, name + ".hidden_norm");
     Value const both = concat(t, {normed, norm(t, ahead, name + ".embedding_norm")}, name + ".concat");
     LinearSpec const projection{name + ".projection", "mtp.projection", {{"", width, width}}, 2 * width};
@@ -63,7 +63,7 @@ void build_prediction(Tape& t, Value hidden) {
 
 void build_head(Tape& t, Residual residual) {
   t.set_layer(-1);
-  if (t.program.inference) {
+  if (t.program.inference.on) {
     // Only the last position of each sample chooses a token.
     residual.base = last_position(t, residual.base);
     if (residual.pending.valid()) residual.pending = last_position(t, residual.pending);
@@ -71,10 +71,10 @@ void build_head(Tape& t, Residual residual) {
   Value const x = norm(t, residual, "final_norm");
   LinearSpec const head = head_spec(t);
   Value const logits = linear(t, x, head);
-  if (t.program.inference)
+  if (t.program.inference.on)
     greedy(t, logits, first_row(t, head));
   else
-    loss(t, logits, first_row(t, head), t.program.seq, {.targets = t.program.targets});
+    loss(t, logits, first_row(t, head), t.program.seq, {.targets = t.program.inputs.targets});
   build_prediction(t, residual.base);
 }
 

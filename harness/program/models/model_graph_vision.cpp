@@ -34,9 +34,9 @@ void build_image_head(Tape& t, Residual residual) {
     x = linear(t, x, whole_weight("projection", v.projection, width));
     width = v.projection;
   }
-  if (!t.model.has_classifier()) return loss(t, x, 0, 1, {.targets = p.targets});
+  if (!t.model.has_classifier()) return loss(t, x, 0, 1, {.targets = p.inputs.targets});
   LinearSpec const head{"head", "head", {{"", p.vocab, p.padded_vocab}}, width, true};
-  loss(t, linear(t, x, head), first_row(t, head), 1, {.targets = p.targets});
+  loss(t, linear(t, x, head), first_row(t, head), 1, {.targets = p.inputs.targets});
 }
 
 }  // namespace shardbench

@@ -6,19 +6,14 @@ namespace shardbench {
 
 namespace {
 
-std::int64_t coordinate(StepProgram const& p, Axis axis) { return p.coordinate[static_cast<std::size_t>(axis)]; }
-
-Group const& group_named(StepProgram const& p, std::string const& name) {
-  return *std::ranges::find(p.groups, name, &Group::name);
-}
-
 /// Whether this rank is the one of its data-parallel copies that speaks for the bucket (or for its shard of it).
 bool speaks_among_copies(StepProgram const& p, Bucket const& bucket) {
-  bool const expert = p.parameters[static_cast<std::size_t>(bucket.parameters.front())].expert;
+  bool const expert = p.parameters[bucket.parameters.front()].expert;
   bool const sharded = bucket.shard_elements < bucket.elements;
-  if (expert) return group_named(p, sharded ? "expert_replica" : "edp").members.front() == p.rank;
   // Shards are spread over data and context ranks; only copies of a whole shard set hold the same.
-  return group_named(p, sharded ? "replica" : "dp_cp").members.front() == p.rank;
+  GroupKind const copies = expert ? (sharded ? GroupKind::expert_replica : GroupKind::edp)
+                                  : (sharded ? GroupKind::replica : GroupKind::dp_cp);
+  return p.groups[copies].members.front() == p.rank;
 }
 
 }  // namespace
@@ -26,11 +21,11 @@ bool speaks_among_copies(StepProgram const& p, Bucket const& bucket) {
 std::vector<std::pair<std::int64_t, std::int64_t>> counted_ranges(StepProgram const& p, Bucket const& bucket) {
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   if (!speaks_among_copies(p, bucket)) return ranges;
-  std::int64_t const tp = coordinate(p, Axis::tp), shard_end = bucket.shard_begin + bucket.shard_elements;
-  for (std::int32_t const index : bucket.parameters) {
-    Parameter const& parameter = p.parameters[static_cast<std::size_t>(index)];
+  std::int64_t const tp = p.coordinate[Axis::tp], shard_end = bucket.shard_begin + bucket.shard_elements;
+  for (ParameterId const index : bucket.parameters) {
+    Parameter const& parameter = p.parameters[index];
     if (parameter.copy) continue;
-    std::int64_t at = p.tensors[static_cast<std::size_t>(parameter.gradient)].storage_offset;
+    std::int64_t at = p.tensors[parameter.gradient].storage_offset;
     for (ParameterSection const& s : parameter.sections) {
       bool const speaks = parameter.expert || tp % s.tp_copies == 0;
       std::int64_t const rows = std::clamp<std::int64_t>(s.global_rows - s.row_begin, 0, s.rows);
@@ -52,13 +47,13 @@ std::vector<std::pair<std::int64_t, std::int64_t>> counted_ranges(StepProgram co
   return joined;
 }
 
-std::vector<Op> clip_ops(StepProgram& p, Tape& b, Experiment const& e, GroupIds const& groups) {
+std::vector<Op> clip_ops(StepProgram& p, Tape& b, Experiment const& e) {
   if (e.clip_grad <= 0) return {};
   b.set_phase("optimizer");
-  p.gradient_squares = b.new_tensor("gradient_squares", TensorRole::buffer, Dtype::f32, 1, 1);
-  p.clip_factor = b.new_tensor("clip_factor", TensorRole::buffer, Dtype::f32, 1, 1);
-  for (TensorId const id : {p.gradient_squares, p.clip_factor}) p.tensors[static_cast<std::size_t>(id)].chunk = -1;
-  TensorRef const squares{p.gradient_squares, 0, 0};
+  p.clip.squares = b.new_tensor("gradient_squares", TensorRole::buffer, Dtype::f32, 1, 1);
+  p.clip.factor = b.new_tensor("clip_factor", TensorRole::buffer, Dtype::f32, 1, 1);
+  for (TensorId const id : {p.clip.squares, p.clip.factor}) p.tensors[id].chunk = -1;
+  TensorRef const squares{p.clip.squares, 0, 0};
   std::vector<Op> ops;
   auto const add = [&](TensorRef from, std::int64_t count) {
     Op op = b.make_op(OpKind::square_sum, BlockShape{1, count, 1}, "clip.norm", {from}, {squares});
@@ -73,14 +68,12 @@ std::vector<Op> clip_ops(StepProgram& p, Tape& b, Experiment const& e, GroupIds 
           end - begin);
     }
   // A rank that speaks for nothing has a zero to add.
-  if (ops.empty()) add({p.gradient_squares, 0, 0}, 0);
-  for (char const* name : {"tp", "dp_cp", "pp"}) {
-    std::int32_t const group = groups.at(name);
-    if (p.groups[static_cast<std::size_t>(group)].members.size() < 2) continue;
-    ops.push_back(b.make_collective(OpKind::all_reduce, group, 1, Dtype::f32, "clip.norm", squares, squares));
-  }
+  if (ops.empty()) add({p.clip.squares, 0, 0}, 0);
+  for (GroupKind const kind : {GroupKind::tp, GroupKind::dp_cp, GroupKind::pp})
+    if (p.groups[kind].members.size() > 1)
+      ops.push_back(b.make_collective(OpKind::all_reduce, id_of(kind), 1, Dtype::f32, "clip.norm", squares, squares));
   ops.push_back(b.make_op(OpKind::clip_factor, ClipShape{static_cast<float>(e.clip_grad)}, "clip.factor", {squares},
-                          {{p.clip_factor, 0, 0}}));
+                          {{p.clip.factor, 0, 0}}));
   return ops;
 }
 

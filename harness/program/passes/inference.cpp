@@ -10,23 +10,22 @@
 
 namespace shardbench {
 
-void add_weight_bucket(StepProgram& p, Tape& b, std::int32_t chunk, std::int32_t first_parameter) {
-  if (static_cast<std::size_t>(first_parameter) == p.parameters.size()) return;
-  auto const index = static_cast<std::int32_t>(p.buckets.size());
+void add_weight_bucket(StepProgram& p, Tape& b, std::int32_t chunk, ParameterId first_parameter) {
+  if (first_parameter == std::ssize(p.parameters)) return;
+  BucketId const index(p.buckets.size());
   Bucket bucket;
   bucket.chunk = chunk;
   auto const padded = [](Parameter const& q) { return (q.elements() + 15) / 16 * 16; };
-  for (auto i = static_cast<std::size_t>(first_parameter); i < p.parameters.size(); ++i)
-    bucket.elements += padded(p.parameters[i]);
+  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) bucket.elements += padded(p.parameters[i]);
   bucket.shard_elements = bucket.elements;
-  bucket.weights =
-      b.new_tensor(fmt::format("bucket{}.weights", index), TensorRole::parameter, p.precision, bucket.elements, 1);
+  bucket.weights = b.new_tensor(fmt::format("bucket{}.weights", std::int32_t{index}), TensorRole::parameter,
+                                p.precision, bucket.elements, 1);
   std::int64_t offset = 0;
-  for (auto i = static_cast<std::size_t>(first_parameter); i < p.parameters.size(); ++i) {
+  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) {
     Parameter& parameter = p.parameters[i];
     parameter.bucket = index;
-    bucket.parameters.push_back(static_cast<std::int32_t>(i));
-    Tensor& weight = p.tensors[static_cast<std::size_t>(parameter.weight)];
+    bucket.parameters.push_back(i);
+    Tensor& weight = p.tensors[parameter.weight];
     weight.storage = bucket.weights;
     weight.storage_offset = offset;
     offset += padded(parameter);
@@ -35,10 +34,10 @@ void add_weight_bucket(StepProgram& p, Tape& b, std::int32_t chunk, std::int32_t
 }
 
 void order_inference(StepProgram& p, Tape& b, PhaseKind phase, std::vector<Action> const& order) {
-  auto const stages = p.degree[static_cast<std::size_t>(Axis::pp)];
+  auto const stages = p.degree[Axis::pp];
   p.actions = order;
   bool const first = p.stage == 0, last = p.stage + 1 == stages;
-  if (phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.next_ids == no_tensor) return;
+  if (phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.inference.next_ids == no_tensor) return;
   b.begin_chunk(all_chunks);
   b.set_phase("forward");
   hand_on_token(b, last);

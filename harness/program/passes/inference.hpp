@@ -4,7 +4,7 @@
 namespace shardbench {
 
 /// Puts the weights of a chunk, from `first_parameter` on, into one bucket: no gradients, no optimizer states.
-void add_weight_bucket(StepProgram& program, Tape& builder, std::int32_t chunk, std::int32_t first_parameter);
+void add_weight_bucket(StepProgram& program, Tape& builder, std::int32_t chunk, ParameterId first_parameter);
 
 /// Orders the actions of inference: each microbatch's forward as in `order`, and its next token back to the first stage
 /// when decoding.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 
 #include "harness/program/graph/context_blocks.hpp"
 #include "harness/program/graph/routing_load.hpp"
@@ -75,11 +76,8 @@ class Lowering {
       : e_(e), schedule_(schedule), mesh_({{"tp", e.cut.tp}, {"cp", e.cut.cp}, {"dp", e.cut.dp}, {"pp", e.cut.pp}}) {
     place(rank);
     strategy_ = strategy_of(e);
-    std::map<std::string, std::int32_t> ids;
     p_.groups = communication_groups(e, rank);
-    for (std::size_t i = 0; i < p_.groups.size(); ++i) ids[p_.groups[i].name] = static_cast<std::int32_t>(i);
     builder_.emplace(p_, strategy_, e_);
-    group_ids_ = std::move(ids);
   }
 
   StepProgram lower() {
@@ -87,7 +85,7 @@ class Lowering {
     add_inputs();
     make_chunks();
     for (std::size_t c = 0; c < p_.chunks.size(); ++c) build_chunk_segments(static_cast<std::int32_t>(c));
-    if (p_.inference) {
+    if (p_.inference.on) {
       order_inference(p_, *builder_, e_.phase, mine());
       return std::move(p_);
     }
@@ -98,7 +96,7 @@ class Lowering {
 
  private:
   bool fully_sharded() const { return weights_are_sharded(e_); }
-  std::vector<Action> const& mine() const { return schedule_.order[static_cast<std::size_t>(p_.stage)]; }
+  std::vector<Action> const& mine() const { return schedule_.order[p_.stage]; }
 
   void place(std::int64_t rank) {
     Cut const& c = e_.cut;
@@ -106,8 +104,8 @@ class Lowering {
     auto const at = mesh_.coordinate_of(rank);
     p_.stage = at[3];
     auto const set = [&](Axis axis, std::int64_t position, std::int64_t size) {
-      p_.coordinate[static_cast<std::size_t>(axis)] = position;
-      p_.degree[static_cast<std::size_t>(axis)] = size;
+      p_.coordinate[axis] = position;
+      p_.degree[axis] = size;
     };
     set(Axis::tp, at[0], c.tp);
     set(Axis::cp, at[1], c.cp);
@@ -117,8 +115,8 @@ class Lowering {
     p_.etp = c.etp;
     p_.etp_coordinate = rank % c.etp;
     p_.seq = e_.seq;
-    p_.inference = e_.phase != PhaseKind::train;
-    if (e_.phase == PhaseKind::decode) p_.seq = 1, p_.context = e_.context;
+    p_.inference.on = e_.phase != PhaseKind::train;
+    if (e_.phase == PhaseKind::decode) p_.seq = 1, p_.inference.context = e_.context;
     p_.local_seq = p_.seq / c.cp;
     p_.sequence = context_pieces(context_layout(e_.model, c.cp_method), p_.seq, c.cp, at[1]);
     p_.micro_batch = e_.micro_batch;
@@ -133,7 +131,7 @@ class Lowering {
 
   TensorId buffer(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols, bool per_microbatch) {
     TensorId const id = builder_->new_tensor(name, TensorRole::buffer, dtype, rows, cols);
-    Tensor& t = p_.tensors[static_cast<std::size_t>(id)];
+    Tensor& t = p_.tensors[id];
     t.per_microbatch = per_microbatch;
     t.chunk = -1;
     return id;
@@ -141,24 +139,23 @@ class Lowering {
 
   void add_inputs() {
     std::int64_t const tokens = p_.local_seq * p_.micro_batch;
-    p_.positions = buffer("positions", Dtype::i32, p_.local_seq, 1, false);
+    p_.inputs.positions = buffer("positions", Dtype::i32, p_.local_seq, 1, false);
     if (e_.model.moe && e_.routing == RoutingKind::prescribed) {
-      p_.token_numbers = buffer("token_numbers", Dtype::i32, tokens, 1, true);
       RoutingLoad const load = routing_load(*e_.model.moe, e_.router_skew);
-      p_.number_period = load.period, p_.number_stride = load.stride;
+      p_.inputs.numbers = {buffer("token_numbers", Dtype::i32, tokens, 1, true), load.period, load.stride};
     }
     if (e_.scope == Scope::layer || e_.model.yolo) return;
-    if (!e_.model.vision) p_.ids = buffer("ids", Dtype::i32, tokens, 1, true);
-    p_.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
-    if (p_.inference) {
+    if (!e_.model.vision) p_.inputs.ids = buffer("ids", Dtype::i32, tokens, 1, true);
+    p_.inputs.token_positions = buffer("token_positions", Dtype::i32, tokens, 1, false);
+    if (p_.inference.on) {
       // A rank that has both ends feeds what it chose back as the next token.
       bool const whole = e_.phase == PhaseKind::decode && e_.cut.pp == 1;
-      p_.next_ids = whole ? p_.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
+      p_.inference.next_ids = whole ? p_.inputs.ids : buffer("next_ids", Dtype::i32, e_.micro_batch, 1, true);
       return;
     }
     for (std::int64_t k = 0; k < e_.mtp; ++k)
-      p_.future_tokens.push_back(buffer(fmt::format("tokens_ahead.{}", k + 2), Dtype::i32, tokens, 1, true));
-    p_.targets = buffer("targets", Dtype::i32, e_.model.vision ? p_.micro_batch : tokens, 1, true);
+      p_.inputs.future_tokens.push_back(buffer(fmt::format("tokens_ahead.{}", k + 2), Dtype::i32, tokens, 1, true));
+    p_.inputs.targets = buffer("targets", Dtype::i32, e_.model.vision ? p_.micro_batch : tokens, 1, true);
     p_.loss = buffer("loss", Dtype::f32, 1, 1, false);
   }
 
@@ -167,8 +164,8 @@ class Lowering {
     Chunk whole;
     whole.piece = piece;
     whole.pipeline_chunk = place.chunk;
-    for (std::int32_t i = 0; i < piece; ++i) whole.first_layer += layers[static_cast<std::size_t>(i)];
-    whole.layers = layers[static_cast<std::size_t>(piece)];
+    for (std::int32_t i = 0; i < piece; ++i) whole.first_layer += layers[i];
+    whole.layers = layers[piece];
     whole.has_embedding = piece == 0;
     whole.has_head = piece + 1 == p_.schedule.pieces();
     if (!fully_sharded()) return {whole};
@@ -201,7 +198,7 @@ class Lowering {
   void add_borders() {
     if (e_.model.yolo) return;  // one chunk, which takes images and ends in gradients of its own
     std::int64_t rows = p_.local_seq * p_.micro_batch;
-    if (is_shard(builder_->block_layout()[static_cast<std::size_t>(Axis::tp)], sequence_dim)) {
+    if (is_shard(builder_->block_layout()[Axis::tp], sequence_dim)) {
       if (rows % e_.cut.tp != 0)
         throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.cut.tp));
       rows /= e_.cut.tp;
@@ -209,24 +206,22 @@ class Lowering {
     auto const border = [&](std::int32_t chunk, char const* what) {
       TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation,
                                                p_.precision, rows, e_.model.hidden);
-      p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
-      p_.tensors[static_cast<std::size_t>(id)].chunk = -1;
+      p_.tensors[id].placement = builder_->block_layout();
+      p_.tensors[id].chunk = -1;
       return id;
     };
     auto const outside = [&](std::int32_t chunk, char const* what) {
       TensorId const id = buffer(fmt::format("chunk{}.{}", chunk, what), p_.precision, rows, e_.model.hidden, true);
-      p_.tensors[static_cast<std::size_t>(id)].placement = builder_->block_layout();
+      p_.tensors[id].placement = builder_->block_layout();
       return id;
     };
     bool const blocks_only = e_.scope == Scope::layer;
     auto const stage = static_cast<std::int32_t>(p_.stage);
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
       bool const first = !p_.schedule.previous({stage, c}), last = !p_.schedule.next({stage, c});
-      for (std::int32_t u = first_unit_[static_cast<std::size_t>(c)]; u < first_unit_[static_cast<std::size_t>(c) + 1];
-           ++u) {
-        Chunk& chunk = p_.chunks[static_cast<std::size_t>(u)];
-        bool const opens = first && u == first_unit_[static_cast<std::size_t>(c)],
-                   closes = last && u + 1 == first_unit_[static_cast<std::size_t>(c) + 1];
+      for (std::int32_t u = first_unit_[c]; u < first_unit_[c + 1]; ++u) {
+        Chunk& chunk = p_.chunks[u];
+        bool const opens = first && u == first_unit_[c], closes = last && u + 1 == first_unit_[c + 1];
         if (!opens) chunk.input = border(u, "input"), chunk.input_gradient = border(u, "input_gradient");
         if (opens && blocks_only) chunk.input = outside(u, "input"), chunk.input_gradient = border(u, "input_gradient");
         if (!closes) chunk.output = border(u, "output"), chunk.output_gradient = border(u, "output_gradient");
@@ -240,45 +235,34 @@ class Lowering {
   void join_local_borders() {
     auto const stage = static_cast<std::int32_t>(p_.stage);
     auto const join = [&](std::int32_t from, std::int32_t to) {
-      p_.chunks[static_cast<std::size_t>(to)].input = p_.chunks[static_cast<std::size_t>(from)].output;
-      p_.chunks[static_cast<std::size_t>(to)].input_gradient =
-          p_.chunks[static_cast<std::size_t>(from)].output_gradient;
+      p_.chunks[to].input = p_.chunks[from].output;
+      p_.chunks[to].input_gradient = p_.chunks[from].output_gradient;
     };
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
-      auto const begin = first_unit_[static_cast<std::size_t>(c)], end = first_unit_[static_cast<std::size_t>(c) + 1];
+      auto const begin = first_unit_[c], end = first_unit_[c + 1];
       for (std::int32_t u = begin + 1; u < end; ++u) join(u - 1, u);
       auto const next = p_.schedule.next({stage, c});
-      if (next && next->stage == stage) join(end - 1, first_unit_[static_cast<std::size_t>(next->chunk)]);
+      if (next && next->stage == stage) join(end - 1, first_unit_[next->chunk]);
     }
   }
 
   /// What only weight gradients read is communicated with them: nothing of the input part would wait for it.
   void defer_unread_communication(std::vector<Op>& backward) const {
-    auto const meets = [&](std::vector<TensorRef> const& a, std::vector<TensorRef> const& b) {
-      return std::ranges::any_of(a, [&](TensorRef const& x) {
-        return std::ranges::any_of(b, [&](TensorRef const& y) {
-          return x.valid() && y.valid() && p_.storage_of(x.id) == p_.storage_of(y.id);
-        });
-      });
-    };
     for (auto i = backward.size(); i-- > 0;) {
       Op& op = backward[i];
       if (!is_communication(op.kind) || op.part != BackwardPart::input) continue;
-      bool const waited =
-          std::any_of(backward.begin() + static_cast<std::ptrdiff_t>(i) + 1, backward.end(), [&](Op const& later) {
-            return later.part == BackwardPart::input &&
-                   (meets(op.outputs, later.inputs) || meets(op.outputs, later.outputs) ||
-                    meets(op.outputs, later.after));
-          });
+      bool const waited = std::ranges::any_of(std::span(backward).subspan(i + 1), [&](Op const& later) {
+        return later.part == BackwardPart::input && p_.waits_for(later, op);
+      });
       if (!waited) op.part = BackwardPart::weight;
     }
   }
 
   void build_chunk_segments(std::int32_t index) {
     builder_->begin_chunk(index);
-    auto const first_parameter = static_cast<std::int32_t>(p_.parameters.size());
+    ParameterId const first_parameter(p_.parameters.size());
     build_chunk(*builder_);
-    if (p_.inference) {
+    if (p_.inference.on) {
       add_weight_bucket(p_, *builder_, index, first_parameter);
       p_.segments.push_back({ActionKind::forward, index, builder_->take_forward()});
       return;
@@ -287,13 +271,13 @@ class Lowering {
     auto forward = builder_->take_forward(), backward = builder_->take_backward();
     narrow_gradients(p_, *builder_, backward);
     if (e_.cut.recompute != Recompute::none) {
-      Chunk stretch = p_.chunks[static_cast<std::size_t>(index)];
+      Chunk stretch = p_.chunks[index];
       if (stretch.has_head) stretch.layers += e_.mtp;  // the blocks of prediction layers follow the last
       add_recompute(p_, e_.cut, stretch, forward, backward);
     }
-    TensorId const output = p_.chunks[static_cast<std::size_t>(index)].output;
+    TensorId const output = p_.chunks[index].output;
     if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
-    add_buckets(p_, *builder_, e_, group_ids_, index, first_parameter, backward);
+    add_buckets(p_, *builder_, e_, index, first_parameter, schedule_.splits_backward(), backward);
     p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
     if (schedule_.splits_backward()) {
       defer_unread_communication(backward);
@@ -308,8 +292,8 @@ class Lowering {
 
   void add_optimizer() {
     builder_->begin_chunk(all_chunks);
-    add_copy_reductions(p_, *builder_, group_ids_);
-    std::vector<Op> ops = clip_ops(p_, *builder_, e_, group_ids_);
+    add_copy_reductions(p_, *builder_);
+    std::vector<Op> ops = clip_ops(p_, *builder_, e_);
     std::ranges::move(optimizer_ops(p_, *builder_), std::back_inserter(ops));
     p_.segments.push_back({ActionKind::optimizer, 0, std::move(ops)});
   }
@@ -317,15 +301,14 @@ class Lowering {
   /// Adds a pipeline action as those of the chunk's units, with gathers and frees around them where weights are
   /// sharded.
   void expand(Action const& action, std::vector<Action>& out) const {
-    auto const c = static_cast<std::size_t>(action.chunk);
-    std::int32_t const begin = first_unit_[c], end = first_unit_[c + 1];
+    std::int32_t const begin = first_unit_[action.chunk], end = first_unit_[action.chunk + 1];
     bool const message = action.kind == ActionKind::send || action.kind == ActionKind::receive;
     if (message || !fully_sharded()) {
       // Activations enter the first unit and leave the last, gradients the other way.
       bool const last = message && (action.kind == ActionKind::send) == (action.boundary == Boundary::activation);
       Action a = action;
       a.chunk = last ? end - 1 : begin;
-      if (action.kind == ActionKind::pair) a.pair_chunk = first_unit_[static_cast<std::size_t>(action.pair_chunk)];
+      if (action.kind == ActionKind::pair) a.pair_chunk = first_unit_[action.pair_chunk];
       out.push_back(a);
       return;
     }
@@ -349,7 +332,6 @@ class Lowering {
   DeviceMesh mesh_;
   StepProgram p_;
   Strategy strategy_;
-  std::map<std::string, std::int32_t> group_ids_;
   std::optional<Tape> builder_;
   std::vector<std::int32_t> first_unit_;  ///< [pipeline chunk] first of its units in p_.chunks
 };
@@ -361,6 +343,7 @@ PipelineSchedule stage_orders(Experiment const& e) {
 }  // namespace
 
 StepProgram lower(Experiment const& experiment, std::int64_t rank) {
+  ++programs_lowered;
   refuse_what_has_no_lowering(experiment);
   return Lowering(experiment, stage_orders(experiment), rank).lower();
 }
@@ -369,8 +352,10 @@ std::vector<StepProgram> lower_stages(Experiment const& experiment) {
   refuse_what_has_no_lowering(experiment);
   PipelineSchedule const schedule = stage_orders(experiment);
   std::vector<StepProgram> programs;
-  for (std::int64_t const rank : representative_ranks(experiment))
+  for (std::int64_t const rank : representative_ranks(experiment)) {
+    ++programs_lowered;
     programs.push_back(Lowering(experiment, schedule, rank).lower());
+  }
   return programs;
 }
 

@@ -1,10 +1,14 @@
 #pragma once
+#include <atomic>
 #include <vector>
 
 #include "harness/config/experiment.hpp"
 #include "harness/program/step_program.hpp"
 
 namespace shardbench {
+
+/// Programs that this process has lowered: what a command is held to is one a stage.
+inline std::atomic<std::int64_t> programs_lowered{0};
 
 /// What `rank` does in one step of a resolved experiment. Pure; equal inputs give equal programs.
 /// Throws IllegalConfig for cuts and architectures that have no lowering, in one line.

@@ -13,13 +13,13 @@ bool sums_in_fp32(OpKind kind) {
 
 /// The op writes a temporary of fp32 in the gradient's place; what follows it rounds, and adds where the op did.
 std::vector<Op> rounded(StepProgram& p, Tape& b, Op& op, TensorRef& gradient) {
-  Tensor const t = p.tensors[static_cast<std::size_t>(gradient.id)];
+  Tensor const t = p.tensors[gradient.id];
   BlockShape const shape{1, t.elements(), 1};
   auto const temporary = [&](char const* what, Dtype dtype) {
     return TensorRef{b.new_tensor(t.name + what, TensorRole::temporary, dtype, t.rows, t.cols), 0, 0};
   };
   TensorRef const sum = temporary(".sum", Dtype::f32), part = temporary(".rounded", t.dtype);
-  std::string const name = p.labels[static_cast<std::size_t>(op.label)].name + ".round";
+  std::string const name = p.labels[op.label].name + ".round";
   std::vector<Op> ops{b.make_op(OpKind::copy_block, shape, name, {sum}, {part}),
                       b.make_op(OpKind::copy_block, shape, name, {part}, {gradient})};
   for (Op& copy : ops) copy.part = op.part, copy.layer = op.layer, copy.when = op.when;
@@ -33,7 +33,7 @@ std::vector<Op> rounded(StepProgram& p, Tape& b, Op& op, TensorRef& gradient) {
 void narrow_gradients(StepProgram& p, Tape& b, std::vector<Op>& backward) {
   std::set<TensorId> narrow;
   for (Parameter const& parameter : p.parameters)
-    if (parameter.gradient != no_tensor && p.tensors[static_cast<std::size_t>(parameter.gradient)].dtype != Dtype::f32)
+    if (parameter.gradient != no_tensor && p.tensors[parameter.gradient].dtype != Dtype::f32)
       narrow.insert(parameter.gradient);
   if (narrow.empty()) return;
   b.set_phase("backward");

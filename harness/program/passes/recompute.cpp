@@ -12,24 +12,21 @@ bool recomputed(Op const& op, Recompute kind) {
   return kind == Recompute::selective ? op.attention_core : true;
 }
 
-std::int32_t recompute_label(StepProgram& p, std::int32_t label) {
-  OpLabel copy = p.labels[static_cast<std::size_t>(label)];
+LabelId recompute_label(StepProgram& p, LabelId label) {
+  OpLabel copy = p.labels[label];
   copy.phase = "recompute";
   auto const same = [&](OpLabel const& l) {
     return l.name == copy.name && l.phase == copy.phase && l.kind == copy.kind && l.axis == copy.axis;
   };
   auto const it = std::ranges::find_if(p.labels, same);
-  if (it != p.labels.end()) return static_cast<std::int32_t>(it - p.labels.begin());
-  p.labels.push_back(copy);
-  return static_cast<std::int32_t>(p.labels.size() - 1);
+  return it == p.labels.end() ? p.labels.add(copy) : LabelId(it - p.labels.begin());
 }
 
 }  // namespace
 
 void add_recompute(StepProgram& p, Cut const& cut, Chunk const& chunk, std::vector<Op> const& forward,
                    std::vector<Op>& backward) {
-  std::int64_t const count =
-      cut.recompute_layers > 0 ? std::min(cut.recompute_layers, chunk.layers) : chunk.layers;
+  std::int64_t const count = cut.recompute_layers > 0 ? std::min(cut.recompute_layers, chunk.layers) : chunk.layers;
   std::map<std::int32_t, std::vector<Op>> again;
   for (Op const& op : forward) {
     if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, cut.recompute))

@@ -71,8 +71,7 @@ void reduce_beside_next_pass(std::vector<Action>& actions, std::vector<bool> con
   };
   for (Action const& a : actions) {
     auto const add_later = [&](std::int32_t unit, std::int32_t microbatch) {
-      if (adds[static_cast<std::size_t>(unit)])
-        additions.push_back({.kind = ActionKind::add, .chunk = unit, .microbatch = microbatch});
+      if (adds[unit]) additions.push_back({.kind = ActionKind::add, .chunk = unit, .microbatch = microbatch});
     };
     if (a.kind == ActionKind::reduce) {
       reductions.push_back(a);

@@ -28,10 +28,10 @@ void expect_norm(Experiment const& e, double expected) {
   runner.run_gradients();
   runner.run_optimizer(1);
   runner.synchronize();
-  double const norm = std::sqrt(static_cast<double>(runner.read(runner.program().gradient_squares).front()));
+  double const norm = std::sqrt(static_cast<double>(runner.read(runner.program().clip.squares).front()));
   // Gradients themselves differ by rounding.
   EXPECT_NEAR(norm, expected, 1e-6 * expected);
-  EXPECT_NEAR(runner.read(runner.program().clip_factor).front(), std::min(1.0, e.clip_grad / norm), 1e-5);
+  EXPECT_NEAR(runner.read(runner.program().clip.factor).front(), std::min(1.0, e.clip_grad / norm), 1e-5);
 }
 
 std::vector<Cut> cuts_with_everything() {
@@ -81,7 +81,7 @@ TEST(ClipGrad, N03ReplicatedGradientsCountOnce) {
   }
   runner.run_optimizer(1);
   runner.synchronize();
-  EXPECT_EQ(runner.read(p.gradient_squares).front(), 28);
+  EXPECT_EQ(runner.read(p.clip.squares).front(), 28);
 }
 
 TEST(ClipGrad, WeightsAreThoseOfTheUnshardedStep) {

@@ -44,11 +44,11 @@ void expect_right(DTensor const& t, MeshCommunicators const& mesh) {
     std::int64_t rest = i, index = 0, stride = 1;
     for (std::size_t d = shape.size(); d-- > 0;) {
       auto const size = static_cast<std::int64_t>(kept[d].size());
-      index += kept[d][static_cast<std::size_t>(rest % size)] * stride;
+      index += kept[d][rest % size] * stride;
       rest /= size;
       stride *= shape[d];
     }
-    ASSERT_EQ(t.local()[static_cast<std::size_t>(i)], value_at(index)) << i;
+    ASSERT_EQ(t.local()[i], value_at(index)) << i;
     ASSERT_EQ(t.global_index(i), index);
   }
 }
@@ -118,15 +118,14 @@ TEST(DTensor, RandomShapesGatherToTheWhole) {
       return static_cast<std::int64_t>(random_bits(round, i) % static_cast<std::uint64_t>(limit));
     };
     auto const all = meshes();
-    MeshCommunicators const mesh(all[static_cast<std::size_t>(draw(0, static_cast<std::int64_t>(all.size())))],
-                                 world());
+    MeshCommunicators const mesh(all[draw(0, static_cast<std::int64_t>(all.size()))], world());
     DTensor::Shape shape;
     for (std::int64_t d = 0; d < 1 + draw(1, 4); ++d) shape.push_back(draw(2 + static_cast<std::uint64_t>(d), 7));
     std::vector<Placement> from, to;
     for (std::size_t a = 0; a < mesh.mesh().axes().size(); ++a) {
       auto const each = placements_of(shape.size(), true);
-      from.push_back(each[static_cast<std::size_t>(draw(10 + a, static_cast<std::int64_t>(each.size())))]);
-      to.push_back(each[static_cast<std::size_t>(draw(20 + a, static_cast<std::int64_t>(each.size()) - 1))]);
+      from.push_back(each[draw(10 + a, static_cast<std::int64_t>(each.size()))]);
+      to.push_back(each[draw(20 + a, static_cast<std::int64_t>(each.size()) - 1)]);
     }
     DTensor const t = make(shape, mesh, from).redistribute(to);
     ASSERT_NO_FATAL_FAILURE(expect_right(t, mesh));

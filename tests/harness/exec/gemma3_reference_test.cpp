@@ -148,8 +148,8 @@ TEST(Gemma3, ForwardIsThePlainOne) {
   }
   runner.run_gradients();
   runner.synchronize();
-  Row const expected = reference.logits(runner.read_tokens(p.ids));
-  std::vector<float> const actual = runner.read(p.logits);
+  Row const expected = reference.logits(runner.read_tokens(p.inputs.ids));
+  std::vector<float> const actual = runner.read(p.inference.logits);
   ASSERT_EQ(actual.size(), expected.size());
   double squares = 0, error = 0;
   for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -170,7 +170,7 @@ TEST(Gemma3, ForwardIsThePlainOne) {
       different.write(parameter.weight, reference.weights.at(parameter.name));
     different.run_gradients();
     different.synchronize();
-    std::vector<float> const logits = different.read(p.logits);
+    std::vector<float> const logits = different.read(p.inference.logits);
     double off = 0;
     for (std::size_t i = 0; i < logits.size(); ++i)
       off = std::max(off, std::abs(static_cast<double>(logits[i]) - expected[i]));

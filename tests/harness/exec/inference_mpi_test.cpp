@@ -110,7 +110,7 @@ TEST(InferencePayload, CommunicatorsCountWhatTheProgramSays) {
       for (std::size_t a = 0; a < axis_count; ++a)
         EXPECT_EQ(static_cast<double>(moved[a].payload_bytes), counted.traffic[a].payload_bytes)
             << to_string(static_cast<Axis>(a));
-      EXPECT_EQ(counted.traffic[static_cast<std::size_t>(Axis::dp)].calls, 0);
+      EXPECT_EQ(counted.traffic[Axis::dp].calls, 0);
     }
 }
 

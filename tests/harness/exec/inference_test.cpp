@@ -33,7 +33,9 @@ struct Alone {
     runner.run_gradients();
     runner.synchronize();
   }
-  std::vector<float> logits(std::int32_t microbatch) { return runner.read(runner.program().logits, microbatch); }
+  std::vector<float> logits(std::int32_t microbatch) {
+    return runner.read(runner.program().inference.logits, microbatch);
+  }
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> self;
   Runner runner;
@@ -60,8 +62,8 @@ TEST_P(Decode, WithTheCacheIsTheWholePromptAtEachPosition) {
       ASSERT_GT(rms, 1e-3);
       for (std::size_t i = 0; i < actual.size(); ++i)
         ASSERT_NEAR(actual[i], expected[i], 1e-4 * (rms + std::abs(static_cast<double>(expected[i])))) << position;
-      EXPECT_EQ(decode.runner.read_tokens(decode.runner.program().next_ids, m),
-                prompt.runner.read_tokens(prompt.runner.program().next_ids, m));
+      EXPECT_EQ(decode.runner.read_tokens(decode.runner.program().inference.next_ids, m),
+                prompt.runner.read_tokens(prompt.runner.program().inference.next_ids, m));
     }
   }
 }
@@ -80,7 +82,7 @@ TEST(Inference, ChosenTokensAreFedBack) {
     one.runner.set_position(position);
     one.step();
     auto const logits = one.logits(1);
-    auto const next = one.runner.read_tokens(one.runner.program().ids, 1);
+    auto const next = one.runner.read_tokens(one.runner.program().inputs.ids, 1);
     std::size_t const columns = logits.size() / 2;
     for (std::size_t b = 0; b < 2; ++b) {
       std::size_t best = 0;
@@ -101,7 +103,7 @@ TEST(Inference, PositionsBeyondTheCacheAreRefused) {
 TEST(Inference, HoldsWeightsAndCacheAndNothingElse) {
   Experiment const e = inference(small_llama(2), PhaseKind::decode, 6);
   Alone one(e);
-  MemoryPlan const& plan = one.runner.plan();
+  MemoryPlan const& plan = one.runner.stage().memory();
   EXPECT_EQ(plan.gradient_bytes, 0);
   EXPECT_EQ(plan.optimizer_bytes, 0);
   // 2 layers, 6 positions, 4 samples, keys and values of 2 heads of 8 in fp32.

@@ -112,8 +112,8 @@ TEST(MoePayload, IsTheRoutingThatOccurred) {
       runner.initialize(1);
       runner.run_gradients();
       runner.synchronize();
-      double const ours = static_cast<double>(runner.traffic()[static_cast<std::size_t>(Axis::ep)].payload_bytes);
-      double const expected = counted.traffic[static_cast<std::size_t>(Axis::ep)].payload_bytes;
+      double const ours = static_cast<double>(runner.traffic()[Axis::ep].payload_bytes);
+      double const expected = counted.traffic[Axis::ep].payload_bytes;
       // What comes back depends on who sent; over all ranks it is what was sent.
       auto const stream = device->make_stream(StreamKind::compute);
       double sums[2] = {ours, expected};

@@ -20,7 +20,7 @@ enum class Mutation { drop, maximum, other_group };
 using Key = std::tuple<std::string, std::string, OpKind, Axis>;
 
 Key key_of(StepProgram const& p, Op const& op) {
-  OpLabel const& label = p.labels[static_cast<std::size_t>(op.label)];
+  OpLabel const& label = p.labels[op.label];
   return {label.name, label.phase, label.kind, label.axis};
 }
 

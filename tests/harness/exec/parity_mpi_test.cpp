@@ -137,8 +137,8 @@ TEST(Payload, CommunicatorsCountWhatTheProgramSays) {
           EXPECT_EQ(static_cast<double>(moved[a].payload_bytes), step * counted.traffic[a].payload_bytes)
               << to_string(static_cast<Axis>(a));
       }
-      EXPECT_EQ(p.tp > 1, counted.traffic[static_cast<std::size_t>(Axis::tp)].payload_bytes > 0);
-      EXPECT_EQ(p.dp > 1, counted.traffic[static_cast<std::size_t>(Axis::dp)].payload_bytes > 0);
+      EXPECT_EQ(p.tp > 1, counted.traffic[Axis::tp].payload_bytes > 0);
+      EXPECT_EQ(p.dp > 1, counted.traffic[Axis::dp].payload_bytes > 0);
     }
 }
 

@@ -166,10 +166,9 @@ TEST(ParameterValues, AShardIsASliceOfTheWhole) {
           for (std::int64_t r = 0; r < b.sections[s].rows; ++r) {
             std::int64_t const row = b.sections[s].row_begin + r;
             for (std::int64_t c = 0; c < b.cols; ++c) {
-              float const value = mine[static_cast<std::size_t>((at_part + r) * b.cols + c)];
-              float const expected = row < b.sections[s].global_rows
-                                         ? all[static_cast<std::size_t>((at_whole + row) * a.cols + b.col_begin + c)]
-                                         : 0;
+              float const value = mine[(at_part + r) * b.cols + c];
+              float const expected =
+                  row < b.sections[s].global_rows ? all[(at_whole + row) * a.cols + b.col_begin + c] : 0;
               ASSERT_EQ(value, expected) << b.name;
             }
           }

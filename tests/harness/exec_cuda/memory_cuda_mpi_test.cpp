@@ -18,7 +18,8 @@ void expect_planned_bytes(Experiment const& e) {
     runner.run_gradients();
     runner.run_optimizer(step);
     runner.synchronize();
-    EXPECT_EQ(before - job.device().info().free_memory_bytes, static_cast<double>(runner.plan().arena_bytes) + beside);
+    EXPECT_EQ(before - job.device().info().free_memory_bytes,
+              static_cast<double>(runner.stage().memory().arena_bytes) + beside);
   }
 }
 

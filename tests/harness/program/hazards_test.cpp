@@ -69,22 +69,51 @@ TEST(HazardTracker, AnOpTooOldToBeRememberedCostsAWaitAndNoMore) {
   EXPECT_EQ(waits(t), (Waits{{StreamId::dp, 1}}));
 }
 
+// Reads inputs and what must be over, writes outputs; communication into a temporary takes over memory, compute does
+// not.
+TEST(Touches, AreWhatAnOpReadsAndWrites) {
+  MemoryPlan plan;
+  plan.places.resize(4);
+  for (int i = 0; i < 4; ++i) plan.places[i].first_instance = 10 * i;
+  plan.places[1].instance_of = {0, 2};
+  plan.places[3].residence = Residence::temporary;
+  Op op;
+  op.inputs = {{0, 0, 0}, TensorRef{}};
+  op.after = {{1, 0, 0}};
+  op.outputs = {{2, 0, 0}};
+  std::vector<int> read, written;
+  auto const touched = [&](Op const& of) {
+    read.clear(), written.clear();
+    return touches(
+        of, plan, [&](MemoryPlan::Place const& p) { read.push_back(p.instance(1)); },
+        [&](MemoryPlan::Place const& p) { written.push_back(p.instance(1)); });
+  };
+  op.stream = StreamId::tp;
+  EXPECT_FALSE(touched(op)) << "what it writes lies where nothing else does";
+  EXPECT_EQ(read, (std::vector{0, 12}));
+  EXPECT_EQ(written, std::vector{20});
+  op.outputs.push_back({3, 0, 0});
+  EXPECT_TRUE(touched(op));
+  op.stream = StreamId::compute;
+  EXPECT_FALSE(touched(op)) << "compute follows compute";
+  EXPECT_EQ(written, (std::vector{20, 30}));
+}
+
 /// Ops of random programs with full knowledge of what comes before each: transitive closures, kept for ever.
 class Oracle {
  public:
   struct Op {
-    std::size_t stream;
+    StreamId stream;
     std::vector<bool> before;  ///< by op
     std::vector<int> reads, writes;
   };
-  void add(std::size_t stream, std::vector<int> reads, std::vector<int> writes, Waits const& waits) {
+  void add(StreamId stream, std::vector<int> reads, std::vector<int> writes, Waits const& waits) {
     Op op{stream, std::vector<bool>(ops_.size(), false), std::move(reads), std::move(writes)};
-    std::array<std::int64_t, stream_count> seen{};
+    EnumArray<StreamId, std::int64_t> seen{};
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       std::int64_t const number = ++seen[ops_[i].stream];
       bool direct = ops_[i].stream == stream;
-      for (auto const& [s, n] : waits)
-        direct = direct || (ops_[i].stream == static_cast<std::size_t>(s) && number <= n);
+      for (auto const& [s, n] : waits) direct = direct || (ops_[i].stream == s && number <= n);
       if (!direct) continue;
       op.before[i] = true;
       for (std::size_t j = 0; j < i; ++j) op.before[j] = op.before[j] || ops_[i].before[j];
@@ -124,11 +153,11 @@ TEST(HazardTracker, RandomProgramsAreOrderedAndNoWaitIsLeftOver) {
       for (std::size_t skip = 0; skip < all.size(); ++skip) {
         Waits fewer = all;
         fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(skip));
-        oracle.add(static_cast<std::size_t>(stream), reads, writes, fewer);
+        oracle.add(stream, reads, writes, fewer);
         EXPECT_FALSE(oracle.ordered()) << "round " << round << " op " << i;
         oracle.drop_last();
       }
-      oracle.add(static_cast<std::size_t>(stream), reads, writes, all);
+      oracle.add(stream, reads, writes, all);
       ASSERT_TRUE(oracle.ordered()) << "round " << round << " op " << i;
     }
   }

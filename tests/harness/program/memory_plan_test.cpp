@@ -28,17 +28,15 @@ std::vector<Held> held_ranges(StepProgram const& p, Replay const& replay, Memory
         for (TensorRef const& ref : *refs) {
           if (!ref.valid()) continue;
           TensorId const root = p.storage_of(ref.id);
-          auto const& place = plan.places[static_cast<std::size_t>(root)];
-          std::int64_t const instance =
-              place.instance_of.empty() ? 0 : place.instance_of[static_cast<std::size_t>(run.microbatch)];
+          auto const& place = plan.places[root];
+          std::int64_t const instance = place.instance_of.empty() ? 0 : place.instance_of[run.microbatch];
           std::int64_t const begin = place.offset + instance * place.stride;
           std::int64_t const life = place.residence == Residence::temporary ? static_cast<std::int64_t>(r)
                                     : place.residence == Residence::slot    ? -2 - run.microbatch
                                                                             : -1;
           auto const [it, fresh] = spans.try_emplace(
-              {life, root, instance},
-              Held{begin, begin + p.tensors[static_cast<std::size_t>(root)].bytes(), at, at,
-                   p.tensors[static_cast<std::size_t>(root)].name, place.residence == Residence::persistent});
+              {life, root, instance}, Held{begin, begin + p.tensors[root].bytes(), at, at, p.tensors[root].name,
+                                           place.residence == Residence::persistent});
           it->second.last = at;
         }
       ++at;
@@ -181,7 +179,7 @@ TEST(MemoryPlan, WholeUnitsTakeOneAnothersPlace) {
       MemoryPlan const plan = plan_memory(p, Replay(p));
       std::set<std::int64_t> places;
       for (Bucket const& b : p.buckets) {
-        auto const& place = plan.places[static_cast<std::size_t>(b.weights)];
+        auto const& place = plan.places[b.weights];
         EXPECT_EQ(place.instances, 1) << "the same weights for every microbatch";
         places.insert(place.offset);
       }
@@ -204,8 +202,8 @@ TEST(MemoryPlan, GradientsOfTwoUnitsAreWholeAtATime) {
     MemoryPlan const plan = plan_memory(p, Replay(p));
     std::set<std::int64_t> whole, cuts;
     for (Bucket const& b : p.buckets) {
-      whole.insert(plan.places[static_cast<std::size_t>(b.gradients)].offset);
-      cuts.insert(plan.places[static_cast<std::size_t>(b.reduced)].offset);
+      whole.insert(plan.places[b.gradients].offset);
+      cuts.insert(plan.places[b.reduced].offset);
     }
     EXPECT_EQ(p.buckets.size(), static_cast<std::size_t>(layers));
     EXPECT_EQ(whole.size(), 2u);

@@ -9,8 +9,6 @@
 namespace shardbench {
 namespace {
 
-double axis(double const (&values)[static_cast<int>(Lane::size_)], Lane lane) { return values[static_cast<int>(lane)]; }
-
 TEST(Breakdown, EmptyStepIsIdle) {
   auto const b = break_down({}, {}, 5, 8);
   EXPECT_DOUBLE_EQ(b.step_ms, 3);
@@ -36,10 +34,10 @@ TEST(Breakdown, AxesInFlightShareExposedTimeEqually) {
       {Lane::tp, 0, -1, 0, 4}, {Lane::dp, 0, -1, 2, 6}, {Lane::dp, 0, -1, 3, 5}, {Lane::compute, 0, -1, 5, 7}};
   auto const b = break_down(spans, {}, 0, 8);
   EXPECT_DOUBLE_EQ(b.exposed_comm_ms, 5);
-  EXPECT_DOUBLE_EQ(axis(b.exposed_axis_ms, Lane::tp), 2 + 1);
-  EXPECT_DOUBLE_EQ(axis(b.exposed_axis_ms, Lane::dp), 1 + 1);
-  EXPECT_DOUBLE_EQ(axis(b.comm_axis_ms, Lane::tp), 4);
-  EXPECT_DOUBLE_EQ(axis(b.comm_axis_ms, Lane::dp), 4);
+  EXPECT_DOUBLE_EQ(b.exposed_axis_ms[Lane::tp], 2 + 1);
+  EXPECT_DOUBLE_EQ(b.exposed_axis_ms[Lane::dp], 1 + 1);
+  EXPECT_DOUBLE_EQ(b.comm_axis_ms[Lane::tp], 4);
+  EXPECT_DOUBLE_EQ(b.comm_axis_ms[Lane::dp], 4);
   EXPECT_DOUBLE_EQ(b.comm_ms, 6);
   EXPECT_DOUBLE_EQ(b.idle_ms, 1);
 }
@@ -79,9 +77,9 @@ Breakdown by_cells(std::vector<Span> const& spans, std::vector<Span> const& wait
   Breakdown b;
   b.step_ms = end;
   for (int cell = 0; cell < end; ++cell) {
-    bool busy[static_cast<int>(Lane::size_)] = {};
+    EnumArray<Lane, bool> busy{};
     for (auto const& s : spans)
-      if (s.start_ms <= cell && cell < s.end_ms) busy[static_cast<int>(s.lane)] = true;
+      if (s.start_ms <= cell && cell < s.end_ms) busy[s.lane] = true;
     bool waiting = false;
     for (auto const& w : waits) waiting = waiting || (w.start_ms <= cell && cell < w.end_ms);
     int axes = 0;
@@ -103,7 +101,7 @@ TEST(Breakdown, AgreesWithCellByCellCountingOnRandomSpans) {
   std::mt19937 random(11);
   std::uniform_int_distribution<int> time(-5, 65), lane(0, static_cast<int>(Lane::size_) - 1), count(0, 12);
   auto const random_spans = [&] {
-    std::vector<Span> spans(static_cast<std::size_t>(count(random)));
+    std::vector<Span> spans(count(random));
     for (auto& span : spans) {
       auto const [from, to] = std::minmax({time(random), time(random)});
       span = {static_cast<Lane>(lane(random)), 0, -1, static_cast<double>(from), static_cast<double>(to)};
@@ -119,7 +117,7 @@ TEST(Breakdown, AgreesWithCellByCellCountingOnRandomSpans) {
     EXPECT_NEAR(fast.exposed_comm_ms, slow.exposed_comm_ms, 1e-9);
     EXPECT_NEAR(fast.idle_ms, slow.idle_ms, 1e-9);
     EXPECT_NEAR(fast.bubble_ms, slow.bubble_ms, 1e-9);
-    for (int i = 0; i < static_cast<int>(Lane::size_); ++i) {
+    for (Lane const i : enum_values<Lane>()) {
       EXPECT_NEAR(fast.comm_axis_ms[i], slow.comm_axis_ms[i], 1e-9);
       EXPECT_NEAR(fast.exposed_axis_ms[i], slow.exposed_axis_ms[i], 1e-9);
     }

@@ -10,10 +10,10 @@
 namespace shardbench::test {
 namespace {
 
-MemoryFit fit_of(std::vector<StepProgram> const& programs) {
+MemoryFit fit_of(std::vector<LoweredStage> const& stages) {
   SoftwareStack stack = load_stack("ours");
   stack.reserved_gb = 0;
-  return memory_fit(programs, load_system("h100-sxm"), stack);
+  return memory_fit(stages, load_system("h100-sxm"), stack);
 }
 
 /// A stage that holds weights of so many bytes.
@@ -30,11 +30,10 @@ StepProgram holding(std::int64_t stage, std::int64_t bytes) {
 TEST(Cases, M07_TheHeaviestStageDecides) {
   constexpr std::int64_t layer = 3160, head = 472;
   auto const plan = [&](std::vector<std::int64_t> const& layers) {
-    std::vector<StepProgram> programs;
-    for (std::size_t s = 0; s < layers.size(); ++s)
-      programs.push_back(
-          holding(static_cast<std::int64_t>(s), layers[s] * layer + (s + 1 == layers.size() ? head : 0)));
-    return fit_of(programs);
+    std::vector<LoweredStage> stages;
+    for (std::ptrdiff_t s = 0; s < std::ssize(layers); ++s)
+      stages.push_back(holding(s, layers[s] * layer + (s + 1 == std::ssize(layers) ? head : 0)));
+    return fit_of(stages);
   };
   MemoryFit const even = plan({2, 2, 2, 2}), uneven = plan({1, 2, 2, 3});
   EXPECT_EQ(even.needed_bytes, 6792);
@@ -56,15 +55,15 @@ TEST(Cases, M07_StagesAreLayersAndTheirEnds) {
   EXPECT_GT(embedding, 0);
   EXPECT_GT(head, embedding) << "the last norm too";
   std::vector<std::int64_t> const layers{1, 2, 2, 3};
-  std::vector<StepProgram> programs;
+  std::vector<LoweredStage> lowered;
   std::vector<double> bytes;
   for (std::int64_t s = 0; s < stages; ++s) {
-    std::int64_t const n = layers[static_cast<std::size_t>(s)];
-    programs.push_back(stage_of(s, n));
-    bytes.push_back(fit_of({programs.back()}).needed_bytes);
+    std::int64_t const n = layers[s];
+    lowered.push_back(stage_of(s, n));
+    bytes.push_back(fit_of({lowered.back()}).needed_bytes);
     EXPECT_EQ(weights(s, n), static_cast<double>(n) * layer + (s == 0 ? embedding : s == 3 ? head : 0)) << s;
   }
-  MemoryFit const all = fit_of(programs);
+  MemoryFit const all = fit_of(lowered);
   EXPECT_EQ(all.needed_bytes, *std::ranges::max_element(bytes));
   EXPECT_EQ(all.stage, std::ranges::max_element(bytes) - bytes.begin());
 }

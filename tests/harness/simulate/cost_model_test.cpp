@@ -42,8 +42,7 @@ Experiment korthikanti_22b(std::vector<std::pair<std::string, std::string>> more
 
 double activation_bytes(Experiment const& e) {
   CostModel const model(load_system("a100-80gb-sxm"), load_stack("megatron-2022-sp"));
-  std::vector<StepProgram> programs{with_stack(lower(e, 0), model.stack())};
-  return memory_fit(programs, model.system(), model.stack()).activation_bytes;
+  return memory_fit({with_stack(lower(e, 0), model.stack())}, model.system(), model.stack()).activation_bytes;
 }
 
 TEST(GemmTime, IsNoFasterThanPeakAndMemoryAndGrowsWithTheShape) {
@@ -96,11 +95,11 @@ TEST(Memory, AStageKeepsTheInputsAndMasksOfItsMicrobatches) {
 TEST(Memory, StatesAreEighteenBytesAParameter) {
   Experiment e = korthikanti_22b({{"layers", "48"}, {"scope", "layer"}});
   CostModel const model(load_system("a100-80gb-sxm"), load_stack("megatron-2022-sp"));
-  std::vector<StepProgram> programs{with_stack(lower(e, 0), model.stack())};
-  MemoryFit const m = memory_fit(programs, model.system(), model.stack());
+  LoweredStage const stage = with_stack(lower(e, 0), model.stack());
+  MemoryFit const m = memory_fit({stage}, model.system(), model.stack());
   double const states = (m.parameter_bytes + m.gradient_bytes + m.optimizer_bytes) / 0x1p30;
   double matrices = 0;
-  for (Parameter const& p : programs[0].parameters)
+  for (Parameter const& p : stage.program().parameters)
     if (p.global_cols > 1) matrices += static_cast<double>(p.elements());
   EXPECT_DOUBLE_EQ(18 * matrices / 0x1p30, 45.5625);
   EXPECT_NEAR(states, 45.5625, 0.002 * 45.5625);  // biases and norms besides
@@ -111,8 +110,7 @@ TEST(Memory, AMisfitNamesTensorsAndAChangeThatFits) {
       {{"model", "megatron-7.5b"}, {"seq", "2048"}, {"dp", "8"}, {"precision", "bf16"}, {"layers", "36"}});
   SystemProfile const system = load_system("a100-80gb-sxm");
   SoftwareStack const stack = load_stack("ours");
-  std::vector<StepProgram> programs{lower(e, 0)};
-  MemoryFit const m = memory_fit(programs, system, stack);
+  MemoryFit const m = memory_fit({lower(e, 0)}, system, stack);
   EXPECT_FALSE(m.fits());  // 18 bytes times 7.5e9
   EXPECT_EQ(m.largest.size(), 5u);
   std::string const change = smallest_change_that_fits(e, system, stack);
@@ -169,7 +167,7 @@ TEST(Prediction, ASlowHostSetsTheFloorOfASmallModel) {
   stack.host_us = 1000;
   Prediction const p = predict_step(e, CostModel(load_system("h100-sxm"), stack));
   std::int64_t launched = 0;
-  for (Segment const& s : p.programs[0].segments)
+  for (Segment const& s : p.stages[0].program().segments)
     if (s.kind != ActionKind::optimizer && s.kind != ActionKind::reduce)
       launched += static_cast<std::int64_t>(s.ops.size());
   EXPECT_NEAR(p.step_ms, static_cast<double>(launched), 0.05 * static_cast<double>(launched));

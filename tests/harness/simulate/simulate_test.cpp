@@ -192,8 +192,8 @@ TEST(Simulate, PartsMakeTheStepOnEveryStage) {
       EXPECT_NEAR(lean.compute_ms, whole.compute_ms, 1e-9);
       EXPECT_NEAR(lean.exposed_comm_ms, whole.exposed_comm_ms, 1e-9);
       EXPECT_NEAR(lean.bubble_ms, whole.bubble_ms, 1e-9);
-      for (std::size_t lane = 0; lane < static_cast<std::size_t>(Lane::size_); ++lane)
-        EXPECT_NEAR(lean.exposed_axis_ms[lane], whole.exposed_axis_ms[lane], 1e-9) << lane;
+      for (Lane const lane : enum_values<Lane>())
+        EXPECT_NEAR(lean.exposed_axis_ms[lane], whole.exposed_axis_ms[lane], 1e-9) << to_string(lane);
     }
   }
 }
