@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "harness/record/statistics.hpp"
+#include "harness/calibrate/median.hpp"
 
 namespace shardbench {
 namespace {
@@ -15,8 +14,6 @@ constexpr double small_bytes = 8192;  ///< up to here a time is latency
 constexpr double largest_latency_size = 65536;
 constexpr double least_span = 256;     ///< largest over smallest size
 constexpr double worst_median = 0.25;  ///< a typical residual above this is no fit
-
-double median(std::vector<double> values) { return summarize(std::move(values)).median; }
 
 double latency_of(std::span<NcclPoint const> points) {
   std::vector<double> times;

@@ -76,8 +76,8 @@ class RankAgreement {
  public:
   /// `world` moves host memory.
   explicit RankAgreement(Communicator& world);
-  double maximum(double value);
-  double mean(double value);
+  double maximum(double value) { return reduce(value, ReduceOp::max); }
+  double mean(double value) { return reduce(value, ReduceOp::sum) / world_.size(); }
   void barrier() { world_.barrier(); }
   int ranks() const { return world_.size(); }
   Communicator& world() { return world_; }

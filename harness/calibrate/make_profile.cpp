@@ -6,15 +6,13 @@
 #include <utility>
 
 #include "harness/calibrate/collective_fit.hpp"
+#include "harness/calibrate/median.hpp"
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/program/analysis/count.hpp"
-#include "harness/record/statistics.hpp"
 #include "harness/simulate/gemm_time.hpp"
 
 namespace shardbench {
 namespace {
-
-double median(std::vector<double> values) { return values.empty() ? 0 : summarize(std::move(values)).median; }
 
 /// Relative errors of the GEMM formula over every third sample, or over the others.
 std::vector<double> gemm_errors(DeviceProfile const& device, MachineMeasurement const& m, bool held_out) {
@@ -84,6 +82,15 @@ double best_tflops(MachineMeasurement const& m) {
   return best;
 }
 
+std::vector<MeasuredTimes> times_of(std::vector<MeasuredCurve> const& curves) {
+  std::vector<MeasuredTimes> all;
+  for (MeasuredCurve const& curve : curves) {
+    MeasuredTimes& times = all.emplace_back(MeasuredTimes{std::string(to_string(curve.kind)), curve.ranks, {}});
+    for (NcclPoint const& p : curve.points) times.points.push_back({p.bytes, p.time_us});
+  }
+  return all;
+}
+
 DeviceProfile make_device(MachineMeasurement const& m) {
   DeviceProfile d;
   d.name = m.device;
@@ -99,11 +106,7 @@ DeviceProfile make_device(MachineMeasurement const& m) {
       0.9, 10, 0, 0.05, 1, 1, "products measured by calibrate; the best of them is taken for the peak"};
   fit_gemm(d, m);
   d.products = m.products;
-  for (MeasuredCurve const& curve : m.kernels) {
-    MeasuredTimes times{std::string(to_string(curve.kind)), 1, {}};
-    for (NcclPoint const& p : curve.points) times.points.push_back({p.bytes, p.time_us});
-    d.kernels.push_back(std::move(times));
-  }
+  d.kernels = times_of(m.kernels);
   return d;
 }
 
@@ -144,11 +147,7 @@ NetworkLevel make_level(MeasuredLevel const& measured, std::string const& commun
   }
   level.tree_us = 2 * level.latency_us;
   level.source = fmt::format("measured by calibrate over {}", communication);
-  for (MeasuredCurve const& c : measured.curves) {
-    MeasuredTimes times{std::string(to_string(c.kind)), c.ranks, {}};
-    for (NcclPoint const& p : c.points) times.points.push_back({p.bytes, p.time_us});
-    level.measured.push_back(std::move(times));
-  }
+  level.measured = times_of(measured.curves);
   return level;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "harness/calibrate/machine.hpp"
+#include "harness/calibrate/median.hpp"
 #include "harness/calibrate/stopwatch.hpp"
 #include "kernels/core/arena.hpp"
 #include "kernels/kernel_set.hpp"
@@ -24,14 +25,9 @@ std::vector<Product> product_grid(std::int64_t h, std::vector<std::int64_t> cons
   return grid;
 }
 
-class DeviceMeter {
+class DeviceMeter : Meter {
  public:
-  DeviceMeter(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out)
-      : device_(device),
-        agree_(agree),
-        options_(options),
-        out_(out),
-        stream_(device.make_stream(StreamKind::compute)) {}
+  using Meter::Meter;
 
   void run() {
     bool const host = device_.info().backend != "cuda";
@@ -73,12 +69,6 @@ class DeviceMeter {
     double const us = time_us(*stream_, agree_, [&] { device_.kernels().gemm(*stream_, args); });
     out_.gemm.push_back({static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k), us});
   }
-
-  Device& device_;
-  RankAgreement& agree_;
-  CalibrationOptions const& options_;
-  MachineMeasurement& out_;
-  std::unique_ptr<Stream> stream_;
 };
 
 }  // namespace
@@ -90,33 +80,36 @@ double RankAgreement::reduce(double value, ReduceOp op) {
   world_.all_reduce({&value, 1, Dtype::f64}, op, *stream_);
   return value;
 }
-double RankAgreement::maximum(double value) { return reduce(value, ReduceOp::max); }
-double RankAgreement::mean(double value) { return reduce(value, ReduceOp::sum) / world_.size(); }
+
+double elapsed_us(Stream& stream, RankAgreement& agree, std::function<void()> const& work) {
+  agree.barrier();
+  auto const start = std::chrono::steady_clock::now();
+  work();
+  stream.synchronize();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+}
 
 double time_us(Stream& stream, RankAgreement& agree, std::function<void()> const& work) {
   constexpr double least_sample_us = 3000;
   constexpr int samples = 5;
   auto const timed = [&](int repeats) {
-    agree.barrier();
-    auto const start = std::chrono::steady_clock::now();
-    for (int i = 0; i < repeats; ++i) work();
-    stream.synchronize();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    return elapsed_us(stream, agree, [&] {
+      for (int i = 0; i < repeats; ++i) work();
+    });
   };
   timed(1);
   double const once = agree.maximum(timed(1));
   int const repeats = static_cast<int>(std::clamp(std::ceil(least_sample_us / std::max(once, 0.1)), 1.0, 1000.0));
   std::vector<double> times;
   for (int i = 0; i < samples; ++i) times.push_back(agree.mean(timed(repeats)) / repeats);
-  std::ranges::sort(times);
-  return times[times.size() / 2];
+  return median(std::move(times));
 }
 
 void measure_device(Device& device, RankAgreement& agree, CalibrationOptions const& options, MachineMeasurement& out) {
   DeviceInfo const info = device.info();
   out.device = info.name, out.backend = info.backend, out.memory_bytes = info.memory_bytes;
   out.precision = options.precision, out.ranks = agree.ranks(), out.ranks_per_host = options.ranks_per_host;
-  DeviceMeter(device, agree, options, out).run();
+  DeviceMeter(device, StreamKind::compute, agree, options, out).run();
 }
 
 }  // namespace shardbench

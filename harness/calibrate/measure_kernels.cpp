@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "harness/calibrate/machine.hpp"
 #include "harness/exec/measure.hpp"
@@ -14,9 +15,8 @@ namespace {
 
 bool is_attention(OpKind kind) { return kind == OpKind::attention_forward || kind == OpKind::attention_backward; }
 
-struct Sample {
-  char const *model, *layers, *seq, *scope, *tp, *dp;
-};
+constexpr std::array sample_flags{"model", "layers", "seq", "scope", "tp", "dp"};
+using Sample = std::array<char const*, sample_flags.size()>;
 
 /// Steps that together run every kind of operation at several sizes: whole models for the head and the loss, layers of
 /// two families at three lengths, shards of tensor and data parallelism.
@@ -35,25 +35,17 @@ constexpr Sample device_samples[] = {
 
 std::vector<Experiment> sample_steps(Device& device, Dtype precision) {
   std::vector<Experiment> steps;
-  auto const add = [&](Sample const& sample) {
+  bool const host = device.info().backend != "cuda";
+  for (Sample const& sample : host ? std::span<Sample const>(host_samples) : std::span<Sample const>(device_samples)) {
     Experiment e;
-    set_field(e, "model", sample.model);
-    set_field(e, "layers", sample.layers);
-    set_field(e, "seq", sample.seq);
-    set_field(e, "scope", sample.scope);
-    set_field(e, "tp", sample.tp);
-    set_field(e, "dp", sample.dp);
+    for (std::size_t i = 0; i < sample.size(); ++i) set_field(e, sample_flags[i], sample[i]);
     set_field(e, "precision", to_string(precision));
     e.cut.zero_stage = e.cut.dp > 1 ? 1 : 0;
     e.cut.sequence_parallel = e.cut.tp == 4;
     e.max_iterations = 2, e.warmup = 1;
     resolve(e);
     steps.push_back(std::move(e));
-  };
-  if (device.info().backend == "cuda")
-    for (Sample const& sample : device_samples) add(sample);
-  else
-    for (Sample const& sample : host_samples) add(sample);
+  }
   return steps;
 }
 

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "harness/calibrate/machine.hpp"
+#include "harness/calibrate/median.hpp"
+#include "harness/calibrate/stopwatch.hpp"
 #include "kernels/core/arena.hpp"
 #include "kernels/kernel_set.hpp"
 
@@ -75,20 +76,9 @@ class Call {
   std::vector<std::size_t> shares_;
 };
 
-double now_us() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-class NetworkMeter {
+class NetworkMeter : Meter {
  public:
-  NetworkMeter(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
-               MachineMeasurement& out)
-      : device_(device),
-        world_(world),
-        agree_(agree),
-        options_(options),
-        out_(out),
-        stream_(device.make_stream(StreamKind::comm)) {}
+  NetworkMeter(Communicator& world, Meter meter) : Meter(std::move(meter)), world_(world) {}
 
   void run() {
     auto const ranks = static_cast<std::int64_t>(world_.size()),
@@ -129,6 +119,8 @@ class NetworkMeter {
     return curve;
   }
 
+  double elapsed_us(std::function<void()> const& work) { return shardbench::elapsed_us(*stream_, agree_, work); }
+
   double median_us(Call& call, double& spent_us) {
     double const first = once_us(call);
     auto const calls = static_cast<int>(std::clamp(batch_us / first, 2.0, 32.0));
@@ -144,22 +136,17 @@ class NetworkMeter {
   /// Call after call, as a step waits for each: ranks leave a barrier up to a delay of the link apart, and some calls
   /// leave ranks at different times, which the next call has to make good. Mean over the ranks.
   double batch(Call& call, int calls) {
-    agree_.barrier();
-    double const start = now_us();
-    for (int i = 0; i < calls; ++i) {
-      call.start();
-      stream_->synchronize();
-    }
-    return agree_.mean(now_us() - start);
+    return agree_.mean(elapsed_us([&] {
+      for (int i = 0; i < calls; ++i) {
+        call.start();
+        stream_->synchronize();
+      }
+    }));
   }
 
   /// From a common start to the end of the slowest rank.
   double once_us(Call& call) {
-    agree_.barrier();
-    double const start = now_us();
-    call.start();
-    stream_->synchronize();
-    return agree_.maximum(now_us() - start);
+    return agree_.maximum(elapsed_us([&] { call.start(); }));
   }
 
   /// Products alone, all-reduces twice as long alone, then both at once: what of the products could not be hidden.
@@ -184,41 +171,28 @@ class NetworkMeter {
     auto const start_calls = [&] {
       for (int i = 0; i < calls; ++i) call.start();
     };
-    agree_.barrier();
-    double const start = now_us();
-    start_calls();
-    stream_->synchronize();
-    double const beside_us = agree_.maximum(now_us() - start);
+    double const beside_us = agree_.maximum(elapsed_us(start_calls));
     auto const products = [&](int count) {
-      double const begin = now_us();
       for (int i = 0; i < count; ++i) device_.kernels().gemm(*compute, args);
       compute->synchronize();
-      return now_us() - begin;
     };
     products(2);
-    int const count = static_cast<int>(std::clamp(agree_.maximum(0.5 * beside_us / products(1)), 1.0, 1000.0));
+    double const once = elapsed_us([&] { products(1); });
+    int const count = static_cast<int>(std::clamp(agree_.maximum(0.5 * beside_us / once), 1.0, 1000.0));
     std::vector<double> shares;
     for (int i = 0; i < 7; ++i) {
-      agree_.barrier();
-      double const alone = agree_.mean(products(count));
-      agree_.barrier();
-      double const both = now_us();
-      start_calls();
-      products(count);
-      stream_->synchronize();
-      shares.push_back((agree_.maximum(now_us() - both) - beside_us) / alone);
+      double const alone = agree_.mean(elapsed_us([&] { products(count); }));
+      double const both = agree_.maximum(elapsed_us([&] {
+        start_calls();
+        products(count);
+      }));
+      shares.push_back((both - beside_us) / alone);
     }
-    std::ranges::sort(shares);
     // Above 1: they also get in each other's way. What other work of the machine put in is not cut off, but told.
-    out_.overlap_slowdown = std::clamp(shares[shares.size() / 2], 0.0, 100.0);
+    out_.overlap_slowdown = std::clamp(median(std::move(shares)), 0.0, 100.0);
   }
 
-  Device& device_;
   Communicator& world_;
-  RankAgreement& agree_;
-  CalibrationOptions const& options_;
-  MachineMeasurement& out_;
-  std::unique_ptr<Stream> stream_;
 };
 
 }  // namespace
@@ -226,7 +200,7 @@ class NetworkMeter {
 void measure_network(Device& device, Communicator& world, RankAgreement& agree, CalibrationOptions const& options,
                      MachineMeasurement& out) {
   out.communication = world.backend();
-  if (world.size() > 1) NetworkMeter(device, world, agree, options, out).run();
+  if (world.size() > 1) NetworkMeter(world, Meter(device, StreamKind::comm, agree, options, out)).run();
 }
 
 }  // namespace shardbench

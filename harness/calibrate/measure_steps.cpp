@@ -93,8 +93,8 @@ void set_excess(MachineMeasurement& m) {
   SoftwareStack const stack = load_stack("ours");
   for (MeasuredStep& step : m.steps)
     step.told_ms = predict_step(step.experiment, CostModel(parts, stack), {.record_spans = false}).step_ms;
-  m.excess = {excess("tp", m.steps, parts, stack), excess("dp", m.steps, parts, stack),
-              excess("pp", m.steps, parts, stack)};
+  auto const of = [&](std::string_view axis) { return excess(axis, m.steps, parts, stack); };
+  m.excess = {of("tp"), of("dp"), of("pp")};
 }
 
 }  // namespace shardbench

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
+#include <tuple>
+#include <type_traits>
 
 #include "harness/calibrate/nccl_log.hpp"
 
@@ -28,11 +31,12 @@ std::int64_t size_ratio(NcclRun const& run) {
   return ratio;
 }
 
+/// Every timing of a row that has bytes.
 template <class Visit>
 void each_timing(NcclRun const& run, Visit visit) {
-  for (NcclRow const& row : run.rows)
-    for (auto const* half : {&row.out_of_place, &row.in_place})
-      if (*half && row.size_bytes > 0) visit(row, **half);
+  run.each_timing([&](NcclRow const& row, NcclTiming const& t, bool) {
+    if (row.size_bytes > 0) visit(row, t);
+  });
 }
 
 /// Every busbw is 0 although bytes moved: the factor 2(n-1)/n or (n-1)/n of one rank.
@@ -72,20 +76,12 @@ Range factor_range(NcclRun const& run) {
   return common;
 }
 
-std::int64_t most_repeats(NcclRun const& run) {
-  std::map<std::int64_t, std::int64_t> times;
-  std::int64_t most = 0;
-  for (NcclDevice const& d : run.devices) most = std::max(most, ++times[d.rank]);
-  return most;
-}
-
-/// How often the same line of the table is there.
-std::int64_t most_equal_rows(NcclRun const& run) {
-  std::map<std::tuple<std::int64_t, std::string, std::string, std::int64_t>, std::int64_t> times;
-  std::int64_t most = 0;
-  for (NcclRow const& row : run.rows)
-    if (row.size_bytes > 0)
-      most = std::max(most, ++times[{row.size_bytes, row.type, row.redop, row.root.value_or(-1)}]);
+/// How often the most frequent key is there.
+template <class Range, class KeyOf>
+std::int64_t most_repeats(Range&& entries, KeyOf key_of) {
+  std::map<std::invoke_result_t<KeyOf, std::ranges::range_reference_t<Range>>, std::int64_t> times;
+  std::int64_t most = 1;
+  for (auto const& entry : entries) most = std::max(most, ++times[key_of(entry)]);
   return most;
 }
 
@@ -94,11 +90,10 @@ void conclude_collective(NcclRun& run, std::int64_t ratio, Range factor) {
   NcclRow const& row = run.rows.back();
   bool const reduces = !row.redop.empty() && row.redop != "none", rooted = row.root && *row.root >= 0;
   if (ratio > 1) {
-    bool checked = false, wrong_in_place = false;
-    each_timing(run,
-                [&](NcclRow const&, NcclTiming const& t) { checked = checked || t.check != NcclCheck::not_checked; });
-    for (NcclRow const& r : run.rows)
-      wrong_in_place = wrong_in_place || (r.in_place && r.in_place->check == NcclCheck::wrong);
+    bool checked = false;
+    each_timing(run, [&](NcclRow const&, NcclTiming const& t) { checked |= t.check != NcclCheck::not_checked; });
+    bool const wrong_in_place = std::ranges::any_of(
+        run.rows, [](NcclRow const& r) { return r.in_place && r.in_place->check == NcclCheck::wrong; });
     if (reduces)
       run.collective = "reduce_scatter";
     else if (!run.redop_column)
@@ -152,6 +147,10 @@ std::optional<double> nccl_bus_factor(std::string_view collective, std::int64_t 
   return std::nullopt;
 }
 
+std::optional<double> NcclRun::bus_factor() const {
+  return nccl_bus_factor(collective.empty() && !may_be.empty() ? may_be.front() : collective, ranks);
+}
+
 void identify(NcclRun& run) {
   std::int64_t const ratio = size_ratio(run);
   Range const factor = factor_range(run);
@@ -159,12 +158,15 @@ void identify(NcclRun& run) {
   if (!run.devices.empty()) {
     run.ranks = std::ranges::max_element(run.devices, {}, &NcclDevice::rank)->rank + 1;
     run.ranks_from = RanksFrom::rank_lines;
-    run.worlds = std::max<std::int64_t>(most_repeats(run), 1);
+    run.worlds = most_repeats(run.devices, [](NcclDevice const& d) { return d.rank; });
   } else if (ratio > 1) {
     run.ranks = ratio, run.ranks_from = RanksFrom::sizes;
   } else if (moves_nothing(run)) {
     run.ranks = 1, run.ranks_from = RanksFrom::bus_factor;
-    run.worlds = std::max<std::int64_t>(most_equal_rows(run), 1);
+    auto const with_bytes = std::views::filter([](NcclRow const& row) { return row.size_bytes > 0; });
+    run.worlds = most_repeats(run.rows | with_bytes, [](NcclRow const& row) {
+      return std::tuple(row.size_bytes, row.type, row.redop, row.root.value_or(-1));
+    });
   }
   if (run.rows.empty()) run.worlds = std::max({run.worlds, run.headers, run.starts});
   conclude_collective(run, ratio, factor);

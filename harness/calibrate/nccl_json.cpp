@@ -69,21 +69,17 @@ void read_devices(JsonValue const& root, NcclRun& run) {
   if (!devices && config) devices = config->find("devices");
   if (!devices) return;
   for (JsonValue const& device : devices->items) {
-    NcclDevice d;
-    d.rank = integer_of(device.find("rank"), -1);
-    d.device = integer_of(device.find("device"), -1);
-    d.host = text_of(device.find("hostname"));
-    d.bus = text_of(device.find("device_hex"));
-    d.name = text_of(device.find("device_info"));
+    NcclDevice d{integer_of(device.find("rank"), -1), integer_of(device.find("device"), -1),
+                 text_of(device.find("hostname")), text_of(device.find("device_hex")),
+                 text_of(device.find("device_info"))};
     if (d.rank >= 0) run.devices.push_back(std::move(d));
   }
 }
 
 /// 22807 -> "2.28.7"; before 2.9 a thousand counted the minor version.
 std::string version_text(std::int64_t code) {
-  if (code <= 0) return {};
-  return code < 10000 ? fmt::format("{}.{}.{}", code / 1000, code % 1000 / 100, code % 100)
-                      : fmt::format("{}.{}.{}", code / 10000, code % 10000 / 100, code % 100);
+  std::int64_t const major = code < 10000 ? 1000 : 10000;
+  return code <= 0 ? "" : fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
 }
 
 std::string collective_of(JsonValue const& root) {

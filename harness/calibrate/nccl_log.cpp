@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <set>
 
 #include "harness/calibrate/nccl_json.hpp"
 #include "harness/calibrate/nccl_row.hpp"
+#include "harness/calibrate/text_input.hpp"
 #include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 
@@ -22,16 +22,11 @@ constexpr std::int64_t most_ranks = std::int64_t{1} << 24;
 struct ProgramName {
   std::string_view program, collective;
 };
-constexpr std::array programs{ProgramName{"all_reduce_perf", "all_reduce"},
-                              ProgramName{"all_gather_perf", "all_gather"},
-                              ProgramName{"reduce_scatter_perf", "reduce_scatter"},
-                              ProgramName{"alltoall_perf", "all_to_all"},
-                              ProgramName{"broadcast_perf", "broadcast"},
-                              ProgramName{"sendrecv_perf", "send_receive"},
-                              ProgramName{"reduce_perf", "reduce"},
-                              ProgramName{"gather_perf", "gather"},
-                              ProgramName{"scatter_perf", "scatter"},
-                              ProgramName{"hypercube_perf", "hypercube"}};
+constexpr ProgramName programs[] = {
+    {"all_reduce_perf", "all_reduce"}, {"all_gather_perf", "all_gather"}, {"reduce_scatter_perf", "reduce_scatter"},
+    {"alltoall_perf", "all_to_all"},   {"broadcast_perf", "broadcast"},   {"sendrecv_perf", "send_receive"},
+    {"reduce_perf", "reduce"},         {"gather_perf", "gather"},         {"scatter_perf", "scatter"},
+    {"hypercube_perf", "hypercube"}};
 
 /// The collective whose program is named in the text; empty when none is.
 std::string named_collective(std::string_view text) {
@@ -49,10 +44,17 @@ std::string_view after(std::string_view line, std::string_view words) {
   return at == line.npos ? std::string_view() : line.substr(at + words.size());
 }
 
+std::string_view first_word(std::string_view text) {
+  std::vector<LogWord> const words = log_words(text);
+  return words.empty() ? std::string_view() : words.front().text;
+}
+
 /// The first number behind a colon.
-std::optional<double> number_after_colon(std::string_view text) {
-  std::vector<LogWord> const words = log_words(after(text, ":"));
-  return words.empty() ? std::nullopt : log_number(words.front().text);
+std::optional<double> number_after_colon(std::string_view text) { return log_number(first_word(after(text, ":"))); }
+
+/// Whether nothing of a table was there yet.
+bool is_fresh(NcclRun const& run) {
+  return run.rows.empty() && run.devices.empty() && run.headers == 0 && run.starts == 0;
 }
 
 class LogReader {
@@ -60,16 +62,8 @@ class LogReader {
   explicit LogReader(NcclLog& log) : log_(log) {}
 
   void read(std::string_view text) {
-    for (std::size_t start = 0; start < text.size();) {
-      ++line_;
-      std::size_t const end = std::min(text.find('\n', start), text.size());
-      std::string const clean = clean_line(text.substr(start, end - start));
-      read_line(clean);
-      start = end + 1;
-    }
-    std::erase_if(log_.runs, [](NcclRun const& r) {
-      return r.rows.empty() && r.devices.empty() && r.headers == 0 && r.starts == 0 && r.cut_lines.empty();
-    });
+    each_line(text, [&](std::string_view line) { ++line_, read_line(clean_line(line)); });
+    std::erase_if(log_.runs, [](NcclRun const& run) { return is_fresh(run) && run.cut_lines.empty(); });
   }
 
  private:
@@ -105,8 +99,7 @@ class LogReader {
       NcclRun& target = open_run();
       NcclRow row;
       row.line = line_;
-      bool const whole = read_row(words, at, next, layout_, row);
-      if (!whole) target.cut_lines.push_back(line_);
+      if (!read_row(words, at, next, layout_, row)) target.cut_lines.push_back(line_);
       if (row.out_of_place || row.in_place) target.rows.push_back(std::move(row));
       at = next;
     }
@@ -131,8 +124,7 @@ class LogReader {
       ++open_run(true).starts;
       return true;
     }
-    if (read_device(line)) return true;
-    if (read_versions(line)) return true;
+    if (read_device(words) || read_versions(line)) return true;
     if (line.find("runcated") != line.npos || words.front().text == "...") {
       run().truncated = true;
       return true;
@@ -142,9 +134,7 @@ class LogReader {
   }
 
   NcclRun& start_section() {
-    NcclRun const& current = run();
-    bool const fresh = current.rows.empty() && current.devices.empty() && current.headers == 0 && current.starts == 0;
-    if (!fresh) closed_ = true;
+    if (!is_fresh(run())) closed_ = true;
     return open_run();
   }
 
@@ -155,15 +145,12 @@ class LogReader {
   }
 
   /// "#  Rank  0 Group  0 Pid  1 on host device  0 [0000:b4:00] NVIDIA ...".
-  bool read_device(std::string const& line) {
-    std::vector<LogWord> const words = log_words(line);
-    auto const rank = std::ranges::find(words, std::string_view("Rank"), &LogWord::text);
-    auto const on = std::ranges::find(words, std::string_view("on"), &LogWord::text);
-    auto const device = std::ranges::find(words, std::string_view("device"), &LogWord::text);
-    auto const end = words.end();
+  bool read_device(std::vector<LogWord> const& words) {
+    auto const find = [&](std::string_view text) { return std::ranges::find(words, text, &LogWord::text); };
+    auto const rank = find("Rank"), on = find("on"), device = find("device"), end = words.end();
     if (rank == end || on == end || device == end || end - rank < 2 || end - device < 2 || !(rank < on && on < device))
       return false;
-    auto const number = log_integer((rank + 1)->text), ordinal = log_integer((device + 1)->text);
+    auto const number = parsed<std::int64_t>((rank + 1)->text), ordinal = parsed<std::int64_t>((device + 1)->text);
     if (!number || !ordinal || *number < 0 || *number > most_ranks) return false;
     NcclDevice d{*number, *ordinal, device - on > 1 ? std::string((on + 1)->text) : std::string(), {}, {}};
     if (end - device > 2) d.bus = std::string((device + 2)->text);
@@ -174,15 +161,14 @@ class LogReader {
   }
 
   bool read_versions(std::string const& line) {
-    std::string_view rest = after(line, "nccl-tests version ");
+    std::string_view const rest = after(line, "nccl-tests version ");
     if (!rest.empty()) {
-      open_run(true).tests_version = log_words(rest).empty() ? "" : std::string(log_words(rest).front().text);
+      open_run(true).tests_version = first_word(rest);
       return true;
     }
-    rest = after(line, "NCCL version ");
-    if (rest.empty() || log_words(rest).empty()) return false;
-    open_run().nccl_version = log_words(rest).front().text;
-    return true;
+    std::string_view const version = first_word(after(line, "NCCL version "));
+    if (!version.empty()) open_run().nccl_version = version;
+    return !version.empty();
   }
 
   bool read_footer(std::string const& line) {
@@ -239,13 +225,6 @@ NcclLog parse_nccl_log(std::string_view text, std::string_view name) {
   return log;
 }
 
-NcclLog read_nccl_log(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: cannot be read", path));
-  std::string text(max_log_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(file.gcount());
-  return parse_nccl_log(text, path);
-}
+NcclLog read_nccl_log(std::string const& path) { return parse_nccl_log(read_at_most(path, max_log_bytes), path); }
 
 }  // namespace shardbench

@@ -61,6 +61,15 @@ struct NcclRun {
 
   std::int64_t nodes() const;  ///< distinct hosts of the rank lines, 0 without any
   bool shares_device() const;  ///< two ranks on one device
+  /// Of its collective, or of the first that it may be.
+  std::optional<double> bus_factor() const;
+  /// Calls visit(row, timing, in place) for every timing.
+  template <class Visit>
+  void each_timing(Visit visit) const {
+    for (NcclRow const& row : rows)
+      for (auto const* half : {&row.out_of_place, &row.in_place})
+        if (*half) visit(row, **half, half == &row.in_place);
+  }
 };
 
 /// A file.

@@ -1,4 +1,6 @@
 #pragma once
+#include <utility>
+
 #include "harness/calibrate/nccl_log.hpp"
 
 namespace shardbench {
@@ -59,6 +61,9 @@ struct NcclReview {
   std::int64_t peak_size = 0;           ///< bytes
   std::optional<double> link_gb_per_s;  ///< what the peak was compared with
   std::string unusable;                 ///< why the run measures no link, in one line; empty when it does
+  void add(NcclFinding kind, std::string text, std::int64_t line = 0) {
+    suspicions.push_back({kind, line, std::move(text)});
+  }
   bool has(NcclFinding kind) const;
   std::int64_t count(NcclFinding kind) const;
 };

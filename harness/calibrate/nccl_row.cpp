@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <span>
+
+#include "harness/calibrate/text_input.hpp"
 
 namespace shardbench {
 namespace {
@@ -14,13 +16,16 @@ struct TypeInfo {
   double error_limit;
 };
 
-constexpr std::array types{
-    TypeInfo{"float", 4, 1e-5},    TypeInfo{"double", 8, 1e-12},    TypeInfo{"half", 2, 1e-2},
-    TypeInfo{"bfloat16", 2, 1e-2}, TypeInfo{"int8", 1, 0},          TypeInfo{"uint8", 1, 0},
-    TypeInfo{"int32", 4, 0},       TypeInfo{"uint32", 4, 0},        TypeInfo{"int64", 8, 0},
-    TypeInfo{"uint64", 8, 0},      TypeInfo{"char", 1, 0},          TypeInfo{"int", 4, 0},
-    TypeInfo{"f8e4m3", 1, 0.1},    TypeInfo{"f8e5m2", 1, 0.1},      TypeInfo{"fp8_e4m3", 1, 0.1},
-    TypeInfo{"fp8_e5m2", 1, 0.1},  TypeInfo{"float8_e4m3", 1, 0.1}, TypeInfo{"float8_e5m2", 1, 0.1}};
+constexpr TypeInfo types[] = {
+    {"float", 4, 1e-5},   {"double", 8, 1e-12},    {"half", 2, 1e-2},      {"bfloat16", 2, 1e-2}, {"int8", 1, 0},
+    {"uint8", 1, 0},      {"int32", 4, 0},         {"uint32", 4, 0},       {"int64", 8, 0},       {"uint64", 8, 0},
+    {"char", 1, 0},       {"int", 4, 0},           {"f8e4m3", 1, 0.1},     {"f8e5m2", 1, 0.1},    {"fp8_e4m3", 1, 0.1},
+    {"fp8_e5m2", 1, 0.1}, {"float8_e4m3", 1, 0.1}, {"float8_e5m2", 1, 0.1}};
+
+TypeInfo info_of(std::string_view type) {
+  auto const found = std::ranges::find(types, type, &TypeInfo::name);
+  return found == std::end(types) ? TypeInfo{type, 0, 1e-2} : *found;
+}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -51,8 +56,9 @@ std::size_t escape_length(std::string_view text) {
 bool is_absent(std::string_view text) { return text == "N/A" || text == "n/a" || text == "nan" || text == "-nan"; }
 bool is_cell(std::string_view text) { return is_absent(text) || log_number(text).has_value(); }
 
-RowLayout::Cell cell_of(std::string_view name) {
-  using Cell = RowLayout::Cell;
+using Cell = RowLayout::Cell;
+
+Cell cell_of(std::string_view name) {
   if (name == "time" || name == "cputime") return Cell::time;
   if (name == "algbw") return Cell::algbw;
   if (name == "busbw") return Cell::busbw;
@@ -61,16 +67,14 @@ RowLayout::Cell cell_of(std::string_view name) {
 }
 
 /// The cells of one half as a timing; nothing unless time and both bandwidths are numbers.
-std::optional<NcclTiming> timing_of(std::vector<RowLayout::Cell> const& kinds, std::vector<LogWord> const& cells,
-                                    std::size_t kind_begin, std::size_t cell_begin, std::size_t count,
+std::optional<NcclTiming> timing_of(std::span<Cell const> kinds, std::span<LogWord const> cells,
                                     std::string_view type) {
-  using Cell = RowLayout::Cell;
   NcclTiming timing;
   int found = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    std::string_view const text = cells[cell_begin + i].text;
+  for (std::size_t i = 0; i < std::min(kinds.size(), cells.size()); ++i) {
+    std::string_view const text = cells[i].text;
     std::optional<double> const value = log_number(text);
-    Cell kind = kinds[kind_begin + i];
+    Cell kind = kinds[i];
     if (kind == Cell::wrong && text.find_first_of("e.") != text.npos && !is_absent(text)) kind = Cell::error;
     if (kind == Cell::other) continue;
     if (kind == Cell::wrong || kind == Cell::error) {
@@ -91,12 +95,9 @@ std::optional<NcclTiming> timing_of(std::vector<RowLayout::Cell> const& kinds, s
 }
 
 /// Without a header: one or two halves of time, algbw, busbw and the check.
-std::vector<RowLayout::Cell> usual_cells(std::size_t count) {
-  using Cell = RowLayout::Cell;
-  std::vector<Cell> const half{Cell::time, Cell::algbw, Cell::busbw, Cell::wrong};
-  std::vector<Cell> cells = half;
-  if (count >= 2 * half.size()) cells.insert(cells.end(), half.begin(), half.end());
-  return cells;
+std::vector<Cell> usual_cells(std::size_t count) {
+  if (count < 8) return {Cell::time, Cell::algbw, Cell::busbw, Cell::wrong};
+  return {Cell::time, Cell::algbw, Cell::busbw, Cell::wrong, Cell::time, Cell::algbw, Cell::busbw, Cell::wrong};
 }
 
 /// Whether cells[at], cells[at + 1] can be a time and the rate that goes with it.
@@ -109,20 +110,17 @@ bool looks_timed(NcclRow const& row, std::vector<LogWord> const& cells, std::siz
 }
 
 bool takes_root(NcclRow const& row, std::vector<LogWord> const& cells, RowLayout const& layout) {
-  if (cells.empty() || !log_integer(cells.front().text)) return false;
-  std::int64_t const first = *log_integer(cells.front().text);
-  if (first < 0) return true;
+  auto const first = cells.empty() ? std::nullopt : parsed<std::int64_t>(cells.front().text);
+  if (!first) return false;
+  if (*first < 0) return true;
   if (layout.known && !layout.root) return false;
   if (layout.known && cells.size() > layout.cells.size()) return true;
   return looks_timed(row, cells, 1) || (layout.known && !looks_timed(row, cells, 0));
 }
 
-/// Where each half begins among the kinds.
-std::vector<std::size_t> half_begins(std::vector<RowLayout::Cell> const& kinds) {
-  std::vector<std::size_t> begins;
-  for (std::size_t i = 0; i < kinds.size(); ++i)
-    if (kinds[i] == RowLayout::Cell::time) begins.push_back(i);
-  return begins;
+/// Where the second half begins among the kinds, which begin with the first; their number when there is one half.
+std::size_t second_half(std::span<Cell const> kinds) {
+  return std::find(std::min(kinds.begin() + 1, kinds.end()), kinds.end(), Cell::time) - kinds.begin();
 }
 
 /// Whether a row of a single half under a header of two stands where the second one does.
@@ -135,15 +133,10 @@ bool is_second_half(RowLayout const& layout, std::size_t second_kind, LogWord co
 
 }  // namespace
 
-std::int64_t nccl_type_bytes(std::string_view type) {
-  auto const found = std::ranges::find(types, type, &TypeInfo::name);
-  return found == types.end() ? 0 : found->bytes;
-}
+std::int64_t nccl_type_bytes(std::string_view type) { return info_of(type).bytes; }
 
 NcclCheck check_of_error(double error, std::string_view type) {
-  auto const found = std::ranges::find(types, type, &TypeInfo::name);
-  double const limit = found == types.end() ? 1e-2 : found->error_limit;
-  return error > limit ? NcclCheck::wrong : NcclCheck::right;
+  return error > info_of(type).error_limit ? NcclCheck::wrong : NcclCheck::right;
 }
 
 std::string clean_line(std::string_view line) {
@@ -174,20 +167,10 @@ std::vector<LogWord> log_words(std::string_view line) {
   return words;
 }
 
-std::optional<std::int64_t> log_integer(std::string_view text) {
-  std::int64_t value = 0;
-  auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<double> log_number(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  double value = 0;
-  auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || stop != text.data() + text.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
+  auto const value = parsed<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 double rounding_of(std::string_view number) {
@@ -222,7 +205,7 @@ bool read_header(std::vector<LogWord> const& words, RowLayout& layout) {
 std::size_t find_row(std::vector<LogWord> const& words, std::size_t from) {
   for (std::size_t i = from; i + 2 < words.size(); ++i)
     if (nccl_type_bytes(words[i + 2].text) > 0) {
-      auto const size = log_integer(words[i].text), count = log_integer(words[i + 1].text);
+      auto const size = parsed<std::int64_t>(words[i].text), count = parsed<std::int64_t>(words[i + 1].text);
       if (size && count && *size >= 0 && *count >= 0) return i;
     }
   return words.size();
@@ -230,37 +213,31 @@ std::size_t find_row(std::vector<LogWord> const& words, std::size_t from) {
 
 bool read_row(std::vector<LogWord> const& words, std::size_t begin, std::size_t end, RowLayout const& layout,
               NcclRow& row) {
-  row.size_bytes = *log_integer(words[begin].text);
-  row.count = *log_integer(words[begin + 1].text);
+  row.size_bytes = *parsed<std::int64_t>(words[begin].text);
+  row.count = *parsed<std::int64_t>(words[begin + 1].text);
   row.type = words[begin + 2].text;
   std::size_t i = begin + 3;
   if (i < end && !is_cell(words[i].text)) row.redop = words[i++].text;
   std::vector<LogWord> cells;
   for (; i < end && is_cell(words[i].text); ++i) cells.push_back(words[i]);
   if (takes_root(row, cells, layout)) {
-    row.root = log_integer(cells.front().text);
+    row.root = parsed<std::int64_t>(cells.front().text);
     cells.erase(cells.begin());
   }
-  std::vector<RowLayout::Cell> const kinds = layout.known ? layout.cells : usual_cells(cells.size());
-  std::vector<std::size_t> const halves = half_begins(kinds);
-  std::size_t const width = halves.size() > 1 ? halves[1] - halves[0] : kinds.size();
-  bool whole = false;
-  if (halves.size() > 1 && cells.size() < 2 * width - 1 && cells.size() >= width - 1) {
-    std::size_t const used = std::min(width, cells.size());
-    std::optional<NcclTiming> const only = timing_of(kinds, cells, 0, 0, used, row.type);
-    (is_second_half(layout, halves[1], cells.front()) ? row.in_place : row.out_of_place) = only;
+  std::vector<Cell> const kinds = layout.known ? layout.cells : usual_cells(cells.size());
+  std::size_t const width = second_half(kinds);
+  auto const [first_kinds, second_kinds] = std::pair(std::span(kinds).first(width), std::span(kinds).subspan(width));
+  bool const two = !second_kinds.empty();
+  if (two && !cells.empty() && cells.size() < 2 * width - 1 && cells.size() >= width - 1) {
+    std::optional<NcclTiming> const only = timing_of(first_kinds, cells, row.type);
+    (is_second_half(layout, width, cells.front()) ? row.in_place : row.out_of_place) = only;
     // One half alone is whole only where it ends as a half does.
     return only.has_value() && cells.size() == width;
   }
-  if (cells.size() >= std::min<std::size_t>(width, 3))
-    row.out_of_place = timing_of(kinds, cells, 0, 0, std::min(width, cells.size()), row.type);
-  whole = row.out_of_place.has_value();
-  if (halves.size() > 1) {
-    std::size_t const left = cells.size() > width ? std::min(kinds.size() - halves[1], cells.size() - width) : 0;
-    if (left >= 3) row.in_place = timing_of(kinds, cells, halves[1], width, left, row.type);
-    whole = whole && row.in_place.has_value();
-  }
-  return whole;
+  if (cells.size() >= std::min<std::size_t>(width, 3)) row.out_of_place = timing_of(first_kinds, cells, row.type);
+  if (two && std::min(second_kinds.size() + width, cells.size()) >= width + 3)
+    row.in_place = timing_of(second_kinds, std::span(cells).subspan(width), row.type);
+  return row.out_of_place && (!two || row.in_place);
 }
 
 }  // namespace shardbench

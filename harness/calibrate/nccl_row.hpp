@@ -35,8 +35,7 @@ std::size_t find_row(std::vector<LogWord> const& words, std::size_t from);
 bool read_row(std::vector<LogWord> const& words, std::size_t begin, std::size_t end, RowLayout const& layout,
               NcclRow& row);
 
-/// A whole number of a log; nothing otherwise.
-std::optional<std::int64_t> log_integer(std::string_view text);
+/// A finite number of a log, with or without a sign; nothing otherwise.
 std::optional<double> log_number(std::string_view text);
 
 /// Half of the last digit of a printed number.

@@ -44,9 +44,9 @@ void drop_warm_up(BySize& groups, NcclReview& out) {
   bool const alone = first->second.size() == 1 || twin < earliest->time_us / warm_up_excess;
   if (!alone || earliest->time_us < warm_up_excess * next) return;
   earliest->excluded = true;
-  out.suspicions.push_back(
-      {NcclFinding::warm_up, earliest->line,
-       fmt::format("{:g} us for the first size, {:g} for the next: warm-up, not counted", earliest->time_us, next)});
+  out.add(NcclFinding::warm_up,
+          fmt::format("{:g} us for the first size, {:g} for the next: warm-up, not counted", earliest->time_us, next),
+          earliest->line);
 }
 
 /// A value far above its twin, or above both neighbours when it has no twin.
@@ -63,11 +63,10 @@ void drop_outliers(BySize& groups, double latency_us, NcclReview& out) {
     for (SizedTiming* t : group->second) {
       if (t->excluded || t->time_us <= limit * reference) continue;
       t->excluded = true;
-      out.suspicions.push_back(
-          {NcclFinding::outlier, t->line,
-           fmt::format("{} {}: {:g} us, {:.1f} times {} ({:g} us)", size_text(static_cast<double>(t->size)),
-                       t->in_place ? "in place" : "out of place", t->time_us, t->time_us / reference, against,
-                       reference)});
+      out.add(NcclFinding::outlier,
+              fmt::format("{} {}: {:g} us, {:.1f} times {} ({:g} us)", size_text(static_cast<double>(t->size)),
+                          place_text(t->in_place), t->time_us, t->time_us / reference, against, reference),
+              t->line);
     }
   }
 }
@@ -88,11 +87,10 @@ double rate(NcclPoint const& p) { return p.bytes / p.time_us; }
 void find_falls(std::vector<NcclPoint> const& points, NcclReview& out) {
   for (std::size_t i = 1; i < points.size(); ++i)
     if (points[i].time_us < 0.8 * points[i - 1].time_us)
-      out.suspicions.push_back(
-          {NcclFinding::time_falls, 0,
-           fmt::format("{:.4g} us at {}, {:.4g} us at {}: another protocol or algorithm; no single line fits",
-                       points[i - 1].time_us, size_text(points[i - 1].bytes), points[i].time_us,
-                       size_text(points[i].bytes))});
+      out.add(NcclFinding::time_falls,
+              fmt::format("{:.4g} us at {}, {:.4g} us at {}: another protocol or algorithm; no single line fits",
+                          points[i - 1].time_us, size_text(points[i - 1].bytes), points[i].time_us,
+                          size_text(points[i].bytes)));
 }
 
 /// From where the rate falls below a share of the best so far to where it is back.
@@ -104,11 +102,10 @@ void find_dips(std::vector<NcclPoint> const& points, NcclReview& out) {
     for (; end < points.size() && rate(points[end]) < dip_ratio * before; ++end)
       if (rate(points[end]) < rate(points[lowest])) lowest = end;
     double const ratio = rate(points[lowest]) / before;
-    out.suspicions.push_back(
-        {ratio < cliff_ratio ? NcclFinding::cliff : NcclFinding::dip, 0,
-         fmt::format("from {} to {} the bandwidth falls to {:.3f} of that before{}", size_text(points[i - 1].bytes),
-                     size_text(points[lowest].bytes), ratio,
-                     end < points.size() ? fmt::format(", and is back at {}", size_text(points[end].bytes)) : "")});
+    out.add(ratio < cliff_ratio ? NcclFinding::cliff : NcclFinding::dip,
+            fmt::format("from {} to {} the bandwidth falls to {:.3f} of that before{}", size_text(points[i - 1].bytes),
+                        size_text(points[lowest].bytes), ratio,
+                        end < points.size() ? fmt::format(", and is back at {}", size_text(points[end].bytes)) : ""));
     i = end;
   }
 }
@@ -119,10 +116,9 @@ struct LinkRate {
 };
 /// NVLink of one GPU in one direction, GB/s (NVIDIA data sheets: half of the total that they print). Longer names
 /// first.
-constexpr std::array link_rates{LinkRate{"GB300", 900},          LinkRate{"GB200", 900}, LinkRate{"B300", 900},
-                                LinkRate{"B200", 900},           LinkRate{"H800", 200},  LinkRate{"H200", 450},
-                                LinkRate{"H100 80GB HBM3", 450}, LinkRate{"A800", 200},  LinkRate{"A100-SXM", 300},
-                                LinkRate{"V100-SXM2", 150}};
+constexpr LinkRate link_rates[] = {{"GB300", 900},    {"GB200", 900},    {"B300", 900},           {"B200", 900},
+                                   {"H800", 200},     {"H200", 450},     {"H100 80GB HBM3", 450}, {"A800", 200},
+                                   {"A100-SXM", 300}, {"V100-SXM2", 150}};
 
 std::optional<double> link_of(NcclRun const& run) {
   if (run.nodes() != 1 || run.devices.empty()) return std::nullopt;
@@ -137,25 +133,22 @@ void compare_with_link(NcclRun const& run, NcclLimits const& limits, NcclReview&
   if (!out.link_gb_per_s || out.peak_busbw <= 0 || !out.unusable.empty()) return;
   double const share = out.peak_busbw / *out.link_gb_per_s;
   if (share > 1.02)
-    out.suspicions.push_back(
-        {NcclFinding::above_link, 0,
-         fmt::format(
-             "busbw {:.2f} GB/s is above link ({:g} GB/s): in-network reduction or tree; effective, not clipped",
-             out.peak_busbw, *out.link_gb_per_s)});
+    out.add(
+        NcclFinding::above_link,
+        fmt::format("busbw {:.2f} GB/s is above link ({:g} GB/s): in-network reduction or tree; effective, not clipped",
+                    out.peak_busbw, *out.link_gb_per_s));
   if (share < 0.5 && large)
-    out.suspicions.push_back(
-        {NcclFinding::below_link, 0,
-         fmt::format("busbw {:.2f} GB/s is {:.0f}% of the link's {:g}: not at {} rate for {} ranks", out.peak_busbw,
-                     100 * share, *out.link_gb_per_s, limits.link_gb_per_s ? "the stated" : "NVLink", run.ranks)});
+    out.add(NcclFinding::below_link,
+            fmt::format("busbw {:.2f} GB/s is {:.0f}% of the link's {:g}: not at {} rate for {} ranks", out.peak_busbw,
+                        100 * share, *out.link_gb_per_s, limits.link_gb_per_s ? "the stated" : "NVLink", run.ranks));
 }
 
 /// The best printed busbw among what was kept.
 void find_peak(NcclRun const& run, std::vector<SizedTiming> const& timings, NcclReview& out) {
+  auto const factor = run.bus_factor();
+  if (!factor) return;
   for (SizedTiming const& t : timings) {
     if (t.excluded) continue;
-    auto const factor =
-        nccl_bus_factor(run.collective.empty() && !run.may_be.empty() ? run.may_be.front() : run.collective, run.ranks);
-    if (!factor) continue;
     double const busbw = static_cast<double>(t.size) / t.time_us / 1e3 * *factor;
     if (busbw > out.peak_busbw) out.peak_busbw = busbw, out.peak_size = t.size;
   }
@@ -177,12 +170,11 @@ void review_shape(NcclRun const& run, std::vector<SizedTiming> timings, NcclLimi
   }
   compare_with_link(run, limits, out);
   if (run.printed_average && out.peak_busbw > 0 && *run.printed_average < 0.5 * out.peak_busbw && out.unusable.empty())
-    out.suspicions.push_back(
-        {NcclFinding::low_average, 0,
-         fmt::format(
-             "the printed average {:g} GB/s is {:.0f}% of the best row ({:.2f} GB/s at {}): small sizes are in it",
-             *run.printed_average, 100 * *run.printed_average / out.peak_busbw, out.peak_busbw,
-             size_text(static_cast<double>(out.peak_size)))});
+    out.add(NcclFinding::low_average,
+            fmt::format(
+                "the printed average {:g} GB/s is {:.0f}% of the best row ({:.2f} GB/s at {}): small sizes are in it",
+                *run.printed_average, 100 * *run.printed_average / out.peak_busbw, out.peak_busbw,
+                size_text(static_cast<double>(out.peak_size))));
 }
 
 }  // namespace shardbench

@@ -1,21 +1,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
 #include "harness/calibrate/machine.hpp"
-#include "harness/record/statistics.hpp"
+#include "harness/calibrate/median.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
 
-double median(std::vector<double> values) { return summarize(std::move(values)).median; }
-
-double median_over(std::vector<MachineMeasurement> const& rounds, double MachineMeasurement::*value) {
+template <class Value>
+double median_over(std::vector<MachineMeasurement> const& rounds, Value value) {
   std::vector<double> values;
-  for (MachineMeasurement const& round : rounds) values.push_back(round.*value);
+  for (MachineMeasurement const& round : rounds) values.push_back(std::invoke(value, round));
   return median(values);
 }
 
@@ -87,11 +87,8 @@ MachineMeasurement median_of(std::vector<MachineMeasurement> const& rounds) {
   all.copy_gb_per_s = median_over(rounds, &MachineMeasurement::copy_gb_per_s);
   all.launch_us = median_over(rounds, &MachineMeasurement::launch_us);
   all.overlap_slowdown = median_over(rounds, &MachineMeasurement::overlap_slowdown);
-  for (std::size_t i = 0; i < all.gemm.size(); ++i) {
-    std::vector<double> us;
-    for (MachineMeasurement const& round : rounds) us.push_back(round.gemm.at(i).us);
-    all.gemm[i].us = median(us);
-  }
+  for (std::size_t i = 0; i < all.gemm.size(); ++i)
+    all.gemm[i].us = median_over(rounds, [i](MachineMeasurement const& round) { return round.gemm.at(i).us; });
   all.kernels = kernels_of(rounds);
   all.products = products_of(rounds);
   all.levels = levels_of(rounds);

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <fstream>
 
+#include "harness/calibrate/text_input.hpp"
 #include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/index.hpp"
@@ -28,12 +26,10 @@ std::string_view trimmed(std::string_view text) {
 std::vector<std::string_view> cells_of(std::string_view line) {
   std::vector<std::string_view> cells;
   bool const tabs = line.find('\t') != line.npos;
-  for (std::size_t start = 0; start <= line.size();) {
-    std::size_t const end = std::min(line.find(tabs ? '\t' : ' ', start), line.size());
-    std::string_view const cell = trimmed(line.substr(start, end - start));
+  each_part(line, tabs ? '\t' : ' ', [&](std::string_view part) {
+    std::string_view const cell = trimmed(part);
     if (tabs || !cell.empty()) cells.push_back(cell);
-    start = end + 1;
-  }
+  });
   return cells;
 }
 
@@ -45,10 +41,8 @@ bool is_device(std::string_view name) {
 
 std::optional<TopologyLink> link_of(std::string_view cell) {
   if (cell.starts_with("NV")) {
-    std::int64_t links = 0;
-    auto const [stop, error] = std::from_chars(cell.data() + 2, cell.data() + cell.size(), links);
-    if (error != std::errc{} || stop != cell.data() + cell.size() || links < 1) return std::nullopt;
-    return TopologyLink{LinkKind::nvlink, links};
+    auto const links = parsed<std::int64_t>(cell.substr(2));
+    return links && *links >= 1 ? std::optional(TopologyLink{LinkKind::nvlink, *links}) : std::nullopt;
   }
   auto const found = std::ranges::find(kind_names, cell);
   if (found == kind_names.end()) return std::nullopt;
@@ -60,12 +54,9 @@ class MatrixReader {
   explicit MatrixReader(std::string_view name) : name_(name) {}
 
   Topology read(std::string_view text) {
-    for (std::size_t start = 0; start < text.size() && !done_;) {
-      ++line_;
-      std::size_t const end = std::min(text.find('\n', start), text.size());
-      read_line(text.substr(start, end - start));
-      start = end + 1;
-    }
+    each_line(text, [&](std::string_view line) {
+      if (!done_) ++line_, read_line(line);
+    });
     if (out_.devices.empty()) fail("no line of GPU names: this is not the output of nvidia-smi topo -m");
     if (out_.links.size() != out_.devices.size())
       fail(fmt::format("{} rows for {} devices", out_.links.size(), out_.devices.size()));
@@ -178,22 +169,14 @@ std::vector<std::vector<std::size_t>> Topology::groups(std::int64_t size) const 
 std::optional<std::int64_t> count_cpus(std::string_view list) {
   if (list.empty() || list == "N/A") return std::nullopt;
   std::int64_t count = 0;
-  for (std::size_t start = 0; start <= list.size();) {
-    std::size_t const end = std::min(list.find(',', start), list.size());
-    std::string_view const part = list.substr(start, end - start);
+  each_part(list, ',', [&](std::string_view part) {
     std::size_t const dash = std::min(part.find('-'), part.size());
-    std::int64_t first = -1, last = -1;
-    auto const read = [](std::string_view text, std::int64_t& value) {
-      auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      return error == std::errc{} && stop == text.data() + text.size() && value >= 0 && value < (1 << 20);
-    };
-    bool const good = read(part.substr(0, dash), first) &&
-                      (dash == part.size() ? (last = first, true) : read(part.substr(dash + 1), last));
-    if (!good || last < first)
+    auto const first = parsed<std::int64_t>(part.substr(0, dash)),
+               last = dash == part.size() ? first : parsed<std::int64_t>(part.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last >= 1 << 20)
       throw InputError(fmt::format("CPU list {}: {} is not a number or a range", in_quotes(list), in_quotes(part)));
-    count += last - first + 1;
-    start = end + 1;
-  }
+    count += *last - *first + 1;
+  });
   return count;
 }
 
@@ -202,13 +185,6 @@ Topology parse_topology(std::string_view text, std::string_view name) {
   return MatrixReader(name).read(text);
 }
 
-Topology read_topology(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: cannot be read", path));
-  std::string text(max_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(file.gcount());
-  return parse_topology(text, path);
-}
+Topology read_topology(std::string const& path) { return parse_topology(read_at_most(path, max_bytes), path); }
 
 }  // namespace shardbench

@@ -38,9 +38,9 @@ struct Traffic {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual std::string_view backend() const = 0;  ///< "self", "mpi", "tcp", "nccl": a report column
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  std::string_view backend() const { return backend_; }  ///< "self", "mpi", "tcp", "nccl": a report column
+  int rank() const { return rank_; }
+  int size() const { return size_; }
   /// Whether messages are told apart by their tags; without, two ranks' messages arrive in the order they were sent in.
   virtual bool has_tags() const { return true; }
   /// Ranks with equal `color` form a group ordered by `key`; nullptr for a negative color. Collective.
@@ -65,12 +65,17 @@ class Communicator {
   Traffic traffic() const { return {calls_.load(), payload_bytes_.load()}; }
 
  protected:
+  /// `backend` is a literal.
+  explicit Communicator(std::string_view backend) : backend_(backend) {}
   void count(std::size_t payload_bytes) {
     ++calls_;
     payload_bytes_ += payload_bytes;
   }
 
+  int rank_ = 0, size_ = 1;
+
  private:
+  std::string_view backend_;
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> payload_bytes_{0};
 };

@@ -4,10 +4,8 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cstring>
-#include <limits>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -15,20 +13,15 @@
 #include "harness/comm/communicator.hpp"
 #include "harness/comm/mpi_check.hpp"
 #include "kernels/core/error.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
 
 // bf16 on the wire is an opaque 2-byte type: MPI has no bf16, and widening to f32 would double the bytes moved.
-template <bool maximum>
+template <ReduceOp op>
 void reduce_bf16(void* in, void* inout, int* length, MPI_Datatype*) {
-  auto const* from = static_cast<Bf16 const*>(in);
-  auto* to = static_cast<Bf16*>(inout);
-  for (int i = 0; i < *length; ++i) {
-    float const a = to_float(from[i]);
-    float const b = to_float(to[i]);
-    to[i] = to_bf16(maximum ? (a > b || a != a ? a : b) : a + b);
-  }
+  reduce_elements<Bf16>(in, inout, *length, op);
 }
 
 // Made once MPI runs and kept until the process ends: every communicator shares them.
@@ -38,8 +31,8 @@ struct Bf16Reduction {
   Bf16Reduction() {
     MPI_CHECK(MPI_Type_contiguous(sizeof(Bf16), MPI_BYTE, &type));
     MPI_CHECK(MPI_Type_commit(&type));
-    MPI_CHECK(MPI_Op_create(&reduce_bf16<false>, 1, &sum));
-    MPI_CHECK(MPI_Op_create(&reduce_bf16<true>, 1, &max));
+    MPI_CHECK(MPI_Op_create(&reduce_bf16<ReduceOp::sum>, 1, &sum));
+    MPI_CHECK(MPI_Op_create(&reduce_bf16<ReduceOp::max>, 1, &max));
   }
 };
 
@@ -49,28 +42,14 @@ Bf16Reduction const& bf16_reduction() {
 }
 
 MPI_Datatype to_mpi(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32:
-      return MPI_FLOAT;
-    case Dtype::f64:
-      return MPI_DOUBLE;
-    case Dtype::i32:
-      return MPI_INT32_T;
-    case Dtype::bf16:
-      return bf16_reduction().type;
-    case Dtype::u8:
-    case Dtype::fp8:
-    case Dtype::fp8_e5m2:
-      return MPI_BYTE;
-    case Dtype::size_:
-      break;
-  }
-  throw_error(__FILE__, __LINE__, "unknown dtype");
+  static std::array const types{MPI_FLOAT, bf16_reduction().type, MPI_DOUBLE, MPI_INT32_T, MPI_BYTE, MPI_BYTE,
+                                MPI_BYTE};
+  static_assert(std::tuple_size_v<decltype(types)> == enum_count<Dtype>);
+  return types.at(static_cast<int>(dtype));
 }
 
 MPI_Op to_mpi(ReduceOp op, Dtype dtype) {
-  VALIDATE(dtype != Dtype::u8 && !is_fp8(dtype),
-           fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(dtype)));
+  validate_reducible(dtype);
   if (dtype == Dtype::bf16) return op == ReduceOp::sum ? bf16_reduction().sum : bf16_reduction().max;
   return op == ReduceOp::sum ? MPI_SUM : MPI_MAX;
 }
@@ -134,7 +113,7 @@ constexpr std::size_t reduced_by_root_bytes = 65536;
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, std::size_t largest) : comm_(comm), largest_(largest) {
+  MpiCommunicator(MPI_Comm comm, std::size_t largest) : Communicator("mpi"), comm_(comm), largest_(largest) {
     MPI_CHECK(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));  // by default an error ends the job unexplained
     MPI_CHECK(MPI_Comm_rank(comm_, &rank_));
     MPI_CHECK(MPI_Comm_size(comm_, &size_));
@@ -152,10 +131,6 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(MpiCommunicator const&) = delete;
   MpiCommunicator& operator=(MpiCommunicator const&) = delete;
 
-  std::string_view backend() const final { return "mpi"; }
-  int rank() const final { return rank_; }
-  int size() const final { return size_; }
-
   std::unique_ptr<Communicator> split(int color, int key) final {
     MPI_Comm sub = MPI_COMM_NULL;
     MPI_CHECK(MPI_Comm_split(comm_, color < 0 ? MPI_UNDEFINED : color, key, &sub));
@@ -172,9 +147,7 @@ class MpiCommunicator final : public Communicator {
   void reduce_scatter(BufferView from, BufferView to, Stream&) final {
     validate_shards(from, to, size_, "reduce_scatter");
     count(from.bytes());
-    bool const in_place = overlapping(from, to);
-    VALIDATE(!in_place || to.data == at(from, rank_ * to.count),
-             "reduce_scatter output overlaps its input (only this rank's own block may)");
+    bool const in_place = is_in_place(from, to, rank_, "reduce_scatter output overlaps its input");
     bool const by_root = one_host_ && from.bytes() >= reduced_by_root_bytes;
     if (in_place || by_root || from.count > largest_) return reduce_to_each(from, to);
     MPI_CHECK(MPI_Reduce_scatter_block(from.data, to.data, static_cast<int>(to.count), to_mpi(from.dtype),
@@ -184,9 +157,7 @@ class MpiCommunicator final : public Communicator {
   void all_gather(BufferView from, BufferView to, Stream&) final {
     validate_shards(to, from, size_, "all_gather");
     count(to.bytes());
-    bool const in_place = overlapping(from, to);
-    VALIDATE(!in_place || from.data == at(to, rank_ * from.count),
-             "all_gather input overlaps its output (only this rank's own block may)");
+    bool const in_place = is_in_place(to, from, rank_, "all_gather input overlaps its output");
     if (to.count > largest_) return gather_in_pieces(from, to, in_place);
     MPI_Datatype const type = to_mpi(from.dtype);
     MPI_CHECK(MPI_Allgather(in_place ? MPI_IN_PLACE : from.data, static_cast<int>(from.count), type, to.data,
@@ -195,10 +166,7 @@ class MpiCommunicator final : public Communicator {
 
   void all_to_all(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                   std::vector<std::size_t> const& receive_counts, Stream&) final {
-    validate_blocks(from, send_counts, size_, "sent");
-    validate_blocks(to, receive_counts, size_, "received");
-    VALIDATE(from.dtype == to.dtype && !overlapping(from, to), "all_to_all buffers overlap or differ in dtype");
-    VALIDATE(send_counts[rank_] == receive_counts[rank_], "all_to_all: a rank's own block has two sizes");
+    validate_exchange(from, send_counts, to, receive_counts, rank_, size_);
     count(from.bytes());
     exchange(from, send_counts, to, receive_counts);
   }
@@ -216,15 +184,13 @@ class MpiCommunicator final : public Communicator {
     MPI_Datatype const type = to_mpi(data.dtype);
     in_pieces(data.count, largest_, [&](std::size_t offset, int n) {
       MPI_Request request = MPI_REQUEST_NULL;
-      if (is_announced(data.dtype, n)) {
+      bool const announced = is_announced(data.dtype, n);
+      if (announced) {
         MPI_CHECK(MPI_Issend(nullptr, 0, type, peer, tag, comm_, &request));
         wait_politely(request);
-        MPI_CHECK(MPI_Isend(at(data, offset), n, type, peer, tag, comm_, &request));
-        finish(request, MPI_STATUS_IGNORE);
-      } else {
-        MPI_CHECK(MPI_Isend(at(data, offset), n, type, peer, tag, comm_, &request));
-        wait_politely(request);
       }
+      MPI_CHECK(MPI_Isend(at(data, offset), n, type, peer, tag, comm_, &request));
+      announced ? finish(request, MPI_STATUS_IGNORE) : wait_politely(request);
     });
   }
 
@@ -292,35 +258,30 @@ class MpiCommunicator final : public Communicator {
   // agree on their block, hence on its pieces. Round k goes to the rank k above and comes from the rank k below.
   void exchange(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                 std::vector<std::size_t> const& receive_counts) {
-    std::vector<std::size_t> sent_at(size_), received_at(size_);
-    std::exclusive_scan(send_counts.begin(), send_counts.end(), sent_at.begin(), std::size_t{0});
-    std::exclusive_scan(receive_counts.begin(), receive_counts.end(), received_at.begin(), std::size_t{0});
+    std::vector<BufferView> const sent = blocks_of(from, send_counts), received = blocks_of(to, receive_counts);
     MPI_Datatype const type = to_mpi(from.dtype);
     std::vector<MPI_Request> requests;
     for (int k = 1; k < size_; ++k) {
       int const below = (rank_ + size_ - k) % size_;
-      in_pieces(receive_counts[below], largest_, [&](std::size_t offset, int n) {
-        MPI_CHECK(MPI_Irecv(at(to, received_at[below] + offset), n, type, below, exchange_tag, comm_,
+      in_pieces(received[below].count, largest_, [&](std::size_t offset, int n) {
+        MPI_CHECK(MPI_Irecv(at(received[below], offset), n, type, below, exchange_tag, comm_,
                             &requests.emplace_back(MPI_REQUEST_NULL)));
       });
     }
     for (int k = 1; k < size_; ++k) {
       int const above = (rank_ + k) % size_;
-      in_pieces(send_counts[above], largest_, [&](std::size_t offset, int n) {
-        MPI_CHECK(MPI_Isend(at(from, sent_at[above] + offset), n, type, above, exchange_tag, comm_,
+      in_pieces(sent[above].count, largest_, [&](std::size_t offset, int n) {
+        MPI_CHECK(MPI_Isend(at(sent[above], offset), n, type, above, exchange_tag, comm_,
                             &requests.emplace_back(MPI_REQUEST_NULL)));
       });
     }
-    if (send_counts[rank_] > 0)
-      std::memcpy(at(to, received_at[rank_]), at(from, sent_at[rank_]), send_counts[rank_] * bytes_of(from.dtype));
+    copy(sent[rank_], received[rank_]);
     MPI_CHECK(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
   }
 
   static constexpr int exchange_tag = 32767;  // the largest tag every MPI has; callers' tags stay below it
   MPI_Comm comm_;
   std::size_t largest_;
-  int rank_ = 0;
-  int size_ = 1;
   bool one_host_ = false;  ///< all ranks share memory
 };
 

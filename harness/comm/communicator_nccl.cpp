@@ -1,44 +1,25 @@
 #include "harness/comm/communicator_nccl.hpp"
 
-#include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstring>
-#include <numeric>
 
+#include "harness/comm/buffers.hpp"
 #include "harness/comm/watchdog_nccl.hpp"
 #include "kernels/core/cuda/plugin.hpp"
+#include "kernels/core/index.hpp"
 
 namespace shardbench {
 namespace {
 
 ncclDataType_t to_nccl(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f32:
-      return ncclFloat32;
-    case Dtype::bf16:
-      return ncclBfloat16;
-    case Dtype::f64:
-      return ncclFloat64;
-    case Dtype::i32:
-      return ncclInt32;
-    case Dtype::u8:
-    case Dtype::fp8:
-    case Dtype::fp8_e5m2:
-      return ncclUint8;
-    case Dtype::size_:
-      break;
-  }
-  throw Error("unknown dtype");
+  static constexpr std::array types{ncclFloat32, ncclBfloat16, ncclFloat64, ncclInt32, ncclUint8, ncclUint8, ncclUint8};
+  static_assert(types.size() == enum_count<Dtype>);
+  return types.at(static_cast<int>(dtype));
 }
 
 ncclRedOp_t to_nccl(ReduceOp op, Dtype dtype) {
-  VALIDATE(dtype != Dtype::u8 && !is_fp8(dtype),
-           "cannot reduce " + std::string(to_string(dtype)) + " (fp32, bf16, fp64 and int32 are reduced)");
+  validate_reducible(dtype);
   return op == ReduceOp::sum ? ncclSum : ncclMax;
-}
-
-std::byte* at(BufferView view, std::size_t element) {
-  return static_cast<std::byte*>(view.data) + element * bytes_of(view.dtype);
 }
 
 /// What the bootstrap's host calls take as a stream: they finish before they return and use none of it.
@@ -54,7 +35,7 @@ class NoStream final : public Stream {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(ncclComm_t comm, std::shared_ptr<NcclWatchdog> watchdog, CudaDevice& device)
-      : comm_(comm), watchdog_(std::move(watchdog)), device_(device) {
+      : Communicator("nccl"), comm_(comm), watchdog_(std::move(watchdog)), device_(device) {
     NCCL_CHECK(ncclCommUserRank(comm_, &rank_));
     NCCL_CHECK(ncclCommCount(comm_, &size_));
   }
@@ -65,9 +46,6 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(NcclCommunicator const&) = delete;
   NcclCommunicator& operator=(NcclCommunicator const&) = delete;
 
-  std::string_view backend() const override { return "nccl"; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
   bool has_tags() const override { return false; }
 
   std::unique_ptr<Communicator> split(int color, int key) override {
@@ -89,7 +67,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void reduce_scatter(BufferView from, BufferView to, Stream& stream) override {
-    validate_shards(from, to, "reduce_scatter");
+    validate_shards(from, to, size_, "reduce_scatter");
     count(from.bytes());
     enqueue("ncclReduceScatter", to.count, stream, [&](cudaStream_t queue) {
       return ncclReduceScatter(from.data, to.data, to.count, to_nccl(from.dtype), to_nccl(ReduceOp::sum, from.dtype),
@@ -98,7 +76,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void all_gather(BufferView from, BufferView to, Stream& stream) override {
-    validate_shards(to, from, "all_gather");
+    validate_shards(to, from, size_, "all_gather");
     count(to.bytes());
     enqueue("ncclAllGather", from.count, stream, [&](cudaStream_t queue) {
       return ncclAllGather(from.data, to.data, from.count, to_nccl(from.dtype), comm_, queue);
@@ -107,8 +85,8 @@ class NcclCommunicator final : public Communicator {
 
   void all_to_all(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                   std::vector<std::size_t> const& receive_counts, Stream& stream) override {
-    validate_blocks(from, send_counts, "sent");
-    validate_blocks(to, receive_counts, "received");
+    validate_blocks(from, send_counts, size_, "sent");
+    validate_blocks(to, receive_counts, size_, "received");
     VALIDATE(from.dtype == to.dtype, "all_to_all buffers differ in dtype");
     count(from.bytes());
     enqueue("all-to-all (ncclGroupEnd)", from.count + to.count, stream,
@@ -171,37 +149,19 @@ class NcclCommunicator final : public Communicator {
     auto const keep_failure = [&](ncclResult_t code) {
       if (code != ncclSuccess && code != ncclInProgress) failed = code;
     };
-    std::size_t sent = 0, received = 0;
-    for (std::size_t peer = 0; peer < send_counts.size(); ++peer) {
-      int const rank = static_cast<int>(peer);
-      if (send_counts[peer] > 0)
-        keep_failure(ncclSend(at(from, sent), send_counts[peer], to_nccl(from.dtype), rank, comm_, queue));
-      if (receive_counts[peer] > 0)
-        keep_failure(ncclRecv(at(to, received), receive_counts[peer], to_nccl(to.dtype), rank, comm_, queue));
-      sent += send_counts[peer];
-      received += receive_counts[peer];
+    std::vector<BufferView> const sent = blocks_of(from, send_counts), received = blocks_of(to, receive_counts);
+    for (int peer = 0; peer < size_; ++peer) {
+      auto const [out, in] = std::pair(sent[peer], received[peer]);
+      if (out.count > 0) keep_failure(ncclSend(out.data, out.count, to_nccl(out.dtype), peer, comm_, queue));
+      if (in.count > 0) keep_failure(ncclRecv(in.data, in.count, to_nccl(in.dtype), peer, comm_, queue));
     }
     ncclResult_t const ended = ncclGroupEnd();  // always: an open group would swallow every later call
     return failed == ncclSuccess ? ended : failed;
   }
 
-  void validate_shards(BufferView whole, BufferView shard, char const* call) const {
-    VALIDATE(whole.dtype == shard.dtype && whole.count == size_ * shard.count,
-             std::string(call) + ": " + std::to_string(whole.count) + " elements over " + std::to_string(size_) +
-                 " ranks, " + std::to_string(shard.count) + " per rank");
-  }
-
-  void validate_blocks(BufferView view, std::vector<std::size_t> const& counts, char const* what) const {
-    bool const fits =
-        std::ssize(counts) == size_ && std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == view.count;
-    VALIDATE(fits, std::string("all_to_all: the ") + what + " blocks do not add up to the buffer of " +
-                       std::to_string(view.count) + " elements");
-  }
-
   ncclComm_t comm_;
   std::shared_ptr<NcclWatchdog> watchdog_;
   CudaDevice& device_;
-  int rank_ = 0, size_ = 1;
   void* barrier_word_ = nullptr;
   std::unique_ptr<Stream> barrier_stream_;
 };

@@ -1,5 +1,4 @@
-#include <cstring>
-
+#include "harness/comm/buffers.hpp"
 #include "harness/comm/communicator.hpp"
 #include "kernels/core/error.hpp"
 
@@ -8,9 +7,7 @@ namespace {
 
 class SelfCommunicator final : public Communicator {
  public:
-  std::string_view backend() const final { return "self"; }
-  int rank() const final { return 0; }
-  int size() const final { return 1; }
+  SelfCommunicator() : Communicator("self") {}
 
   std::unique_ptr<Communicator> split(int color, int) final {
     return color < 0 ? nullptr : std::make_unique<SelfCommunicator>();
@@ -19,12 +16,12 @@ class SelfCommunicator final : public Communicator {
   void all_reduce(BufferView data, ReduceOp, Stream&) final { count(data.bytes()); }
 
   void reduce_scatter(BufferView from, BufferView to, Stream&) final {
-    copy(from, to);
+    copy_all(from, to);
     count(from.bytes());
   }
 
   void all_gather(BufferView from, BufferView to, Stream&) final {
-    copy(from, to);
+    copy_all(from, to);
     count(to.bytes());
   }
 
@@ -32,7 +29,7 @@ class SelfCommunicator final : public Communicator {
                   std::vector<std::size_t> const& receive_counts, Stream&) final {
     VALIDATE(send_counts.size() == 1 && receive_counts.size() == 1, "a group of one exchanges exactly one block");
     VALIDATE(send_counts[0] == from.count && receive_counts[0] == to.count, "block counts differ from the buffers");
-    copy(from, to);
+    copy_all(from, to);
     count(from.bytes());
   }
 
@@ -46,9 +43,9 @@ class SelfCommunicator final : public Communicator {
   void barrier() final {}
 
  private:
-  static void copy(BufferView from, BufferView to) {
+  static void copy_all(BufferView from, BufferView to) {
     VALIDATE(from.count == to.count && from.dtype == to.dtype, "buffers of a group of one differ in count or dtype");
-    if (from.count > 0 && from.data != to.data) std::memmove(to.data, from.data, from.bytes());
+    copy(from, to);
   }
 };
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "harness/comm/buffers.hpp"
 #include "harness/comm/communicator.hpp"
@@ -13,41 +13,17 @@
 namespace shardbench {
 namespace {
 
-template <class T>
-T larger(T a, T b) {
-  return a > b || a != a ? a : b;
-}
-
-template <class T>
-void combine(void const* from, void* into, std::size_t count, ReduceOp op) {
-  auto const* a = static_cast<T const*>(from);
-  auto* b = static_cast<T*>(into);
-  for (std::size_t i = 0; i < count; ++i) b[i] = op == ReduceOp::sum ? static_cast<T>(a[i] + b[i]) : larger(a[i], b[i]);
-}
-
-template <>
-void combine<Bf16>(void const* from, void* into, std::size_t count, ReduceOp op) {
-  auto const* a = static_cast<Bf16 const*>(from);
-  auto* b = static_cast<Bf16*>(into);
-  for (std::size_t i = 0; i < count; ++i) {
-    float const x = to_float(a[i]), y = to_float(b[i]);
-    b[i] = to_bf16(op == ReduceOp::sum ? x + y : larger(x, y));
-  }
-}
-
 void reduce_into(BufferView into, void const* from, ReduceOp op) {
+  validate_reducible(into.dtype);
   switch (into.dtype) {
     case Dtype::f32:
-      return combine<float>(from, into.data, into.count, op);
+      return reduce_elements<float>(from, into.data, into.count, op);
     case Dtype::f64:
-      return combine<double>(from, into.data, into.count, op);
+      return reduce_elements<double>(from, into.data, into.count, op);
     case Dtype::i32:
-      return combine<std::int32_t>(from, into.data, into.count, op);
-    case Dtype::bf16:
-      return combine<Bf16>(from, into.data, into.count, op);
+      return reduce_elements<std::int32_t>(from, into.data, into.count, op);
     default:
-      throw_error(__FILE__, __LINE__,
-                  fmt::format("cannot reduce {} (fp32, bf16, fp64 and int32 are reduced)", to_string(into.dtype)));
+      return reduce_elements<Bf16>(from, into.data, into.count, op);
   }
 }
 
@@ -61,13 +37,10 @@ std::uint64_t mixed(std::uint64_t x) {  // the finaliser of splitmix64 [Steele e
 class TcpCommunicator final : public Communicator {
  public:
   TcpCommunicator(std::shared_ptr<TcpMesh> mesh, std::vector<int> members, std::uint64_t group)
-      : mesh_(std::move(mesh)), members_(std::move(members)), group_(group) {
+      : Communicator("tcp"), mesh_(std::move(mesh)), members_(std::move(members)), group_(group) {
     rank_ = static_cast<int>(std::find(members_.begin(), members_.end(), mesh_->rank()) - members_.begin());
+    size_ = static_cast<int>(members_.size());
   }
-
-  std::string_view backend() const final { return "tcp"; }
-  int rank() const final { return rank_; }
-  int size() const final { return static_cast<int>(members_.size()); }
 
   std::unique_ptr<Communicator> split(int color, int key) final {
     struct Seat {
@@ -88,72 +61,45 @@ class TcpCommunicator final : public Communicator {
   /// Each rank reduces its piece, then all pieces go to all: every rank ends with the same bits.
   void all_reduce(BufferView data, ReduceOp op, Stream&) final {
     count(data.bytes());
-    std::size_t const piece = (data.count + size() - 1) / size();
+    std::size_t const piece = (data.count + size_ - 1) / size_;
     auto const piece_of = [&](int r) {
       std::size_t const first = std::min(r * piece, data.count);
       return part(data, first, std::min(piece, data.count - first));
     };
     std::int64_t const tag = next_tag();
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) put(r, tag, piece_of(r));
+    each_other([&](int r) { put(r, tag, piece_of(r)); });
     reduce_in_rank_order(piece_of(rank_), op, tag);
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) put(r, tag, piece_of(rank_));
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) take(r, tag, piece_of(r));
+    each_other([&](int r) { put(r, tag, piece_of(rank_)); });
+    each_other([&](int r) { take(r, tag, piece_of(r)); });
   }
 
   void reduce_scatter(BufferView from, BufferView to, Stream&) final {
-    validate_shards(from, to, size(), "reduce_scatter");
+    validate_shards(from, to, size_, "reduce_scatter");
     count(from.bytes());
-    bool const in_place = overlapping(from, to);
-    BufferView const own = part(from, rank_ * to.count, to.count);
-    VALIDATE(!in_place || to.data == own.data,
-             "reduce_scatter output overlaps its input (only this rank's own block may)");
+    bool const in_place = is_in_place(from, to, rank_, "reduce_scatter output overlaps its input");
     std::int64_t const tag = next_tag();
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) put(r, tag, part(from, r * to.count, to.count));
-    if (!in_place) copy(own, to);
+    auto const block = [&](int r) { return part(from, r * to.count, to.count); };
+    each_other([&](int r) { put(r, tag, block(r)); });
+    if (!in_place) copy(block(rank_), to);
     reduce_in_rank_order(to, ReduceOp::sum, tag);
   }
 
   void all_gather(BufferView from, BufferView to, Stream&) final {
-    validate_shards(to, from, size(), "all_gather");
+    validate_shards(to, from, size_, "all_gather");
     count(to.bytes());
-    BufferView const own = part(to, rank_ * from.count, from.count);
-    VALIDATE(!overlapping(from, to) || from.data == own.data,
-             "all_gather input overlaps its output (only this rank's own block may)");
-    if (from.data != own.data) copy(from, own);
-    gather_bytes(own.data, to.data, from.bytes());
+    is_in_place(to, from, rank_, "all_gather input overlaps its output");
+    gather_bytes(from.data, to.data, from.bytes());
   }
 
   void all_to_all(BufferView from, std::vector<std::size_t> const& send_counts, BufferView to,
                   std::vector<std::size_t> const& receive_counts, Stream&) final {
-    validate_blocks(from, send_counts, size(), "sent");
-    validate_blocks(to, receive_counts, size(), "received");
-    VALIDATE(from.dtype == to.dtype && !overlapping(from, to), "all_to_all buffers overlap or differ in dtype");
-    VALIDATE(send_counts[rank_] == receive_counts[rank_], "all_to_all: a rank's own block has two sizes");
+    validate_exchange(from, send_counts, to, receive_counts, rank_, size_);
     count(from.bytes());
     std::int64_t const tag = next_tag();
-    BufferView own{nullptr, 0, from.dtype};
-    std::size_t first = 0;
-    for (int r = 0; r < size(); ++r) {
-      BufferView const block = part(from, first, send_counts[r]);
-      first += block.count;
-      if (r == rank_)
-        own = block;
-      else
-        put(r, tag, block);
-    }
-    first = 0;
-    for (int r = 0; r < size(); ++r) {
-      BufferView const block = part(to, first, receive_counts[r]);
-      first += block.count;
-      if (r == rank_)
-        copy(own, block);
-      else
-        take(r, tag, block);
-    }
+    auto const sent = blocks_of(from, send_counts), received = blocks_of(to, receive_counts);
+    each_other([&](int r) { put(r, tag, sent[r]); });
+    copy(sent[rank_], received[rank_]);
+    each_other([&](int r) { take(r, tag, received[r]); });
   }
 
   void broadcast(BufferView data, int root, Stream&) final {
@@ -161,8 +107,7 @@ class TcpCommunicator final : public Communicator {
     count(data.bytes());
     std::int64_t const tag = next_tag();
     if (root != rank_) return take(root, tag, data);
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) put(r, tag, data);
+    each_other([&](int r) { put(r, tag, data); });
   }
 
   void send(BufferView data, int peer, int tag, Stream&) final {
@@ -180,20 +125,22 @@ class TcpCommunicator final : public Communicator {
 
   void barrier() final {
     std::byte const here{};
-    std::vector<std::byte> all(size());
+    std::vector<std::byte> all(size_);
     gather_bytes(&here, all.data(), 1);
   }
 
  private:
+  template <class Visit>
+  void each_other(Visit visit) const {
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_) visit(r);
+  }
+
   /// Collectives of a group are told apart by how many there were; callers' own tags are 0 and above.
   std::int64_t next_tag() { return -++collectives_; }
 
   void validate_peer(int peer) const {
-    VALIDATE(peer >= 0 && peer < size(), fmt::format("rank {} is outside a group of {}", peer, size()));
-  }
-
-  static void copy(BufferView from, BufferView to) {
-    if (from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
+    VALIDATE(peer >= 0 && peer < size_, fmt::format("rank {} is outside a group of {}", peer, size_));
   }
 
   void put(int to, std::int64_t tag, BufferView data) {
@@ -205,22 +152,17 @@ class TcpCommunicator final : public Communicator {
 
   void gather_bytes(void const* own, void* all, std::size_t bytes) {
     std::int64_t const tag = next_tag();
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) mesh_->send(members_[r], {group_, tag}, own, bytes);
-    for (int r = 0; r < size(); ++r) {
-      auto* const place = static_cast<std::byte*>(all) + r * bytes;
-      if (r != rank_)
-        mesh_->receive(members_[r], {group_, tag}, place, bytes);
-      else if (place != own)
-        std::memcpy(place, own, bytes);
-    }
+    auto const place = [&](int r) { return static_cast<std::byte*>(all) + r * bytes; };
+    each_other([&](int r) { mesh_->send(members_[r], {group_, tag}, own, bytes); });
+    if (place(rank_) != own && bytes > 0) std::memcpy(place(rank_), own, bytes);
+    each_other([&](int r) { mesh_->receive(members_[r], {group_, tag}, place(r), bytes); });
   }
 
   /// own = the sum (or maximum) of the ranks' pieces, this rank's among them, added from rank 0 upwards.
   void reduce_in_rank_order(BufferView own, ReduceOp op, std::int64_t tag) {
     std::vector<std::byte> mine(own.bytes()), other(own.bytes());
     copy(own, {mine.data(), own.count, own.dtype});
-    for (int r = 0; r < size(); ++r) {
+    for (int r = 0; r < size_; ++r) {
       BufferView const now{r == rank_ ? mine.data() : other.data(), own.count, own.dtype};
       if (r != rank_) take(r, tag, now);
       if (r == 0)
@@ -235,7 +177,6 @@ class TcpCommunicator final : public Communicator {
   std::uint64_t group_;
   std::uint64_t splits_ = 0;
   std::int64_t collectives_ = 0;
-  int rank_ = 0;
 };
 
 }  // namespace

@@ -21,9 +21,15 @@ int parse_number(char const* name, std::string_view whole, std::string_view text
   return value;
 }
 
+/// The variable's text; empty where it is not set.
+std::string_view text_of(Environment const& environment, char const* name) {
+  char const* const text = environment(name);
+  return text ? text : std::string_view();
+}
+
 std::optional<int> first_number(Environment const& environment, std::initializer_list<char const*> names) {
   for (char const* name : names)
-    if (char const* text = environment(name); text && *text) return parse_number(name, text, text);
+    if (auto const text = text_of(environment, name); !text.empty()) return parse_number(name, text, text);
   return std::nullopt;
 }
 
@@ -51,10 +57,7 @@ int tasks_of_node(char const* name, std::string_view list, int node) {
 char const* process_environment(char const* name) { return std::getenv(name); }
 
 bool launched_by_mpi(Environment const& environment) {
-  auto const set = [&](char const* name) {
-    char const* text = environment(name);
-    return text && *text;
-  };
+  auto const set = [&](char const* name) { return !text_of(environment, name).empty(); };
   if (set("OMPI_COMM_WORLD_SIZE") || set("PMIX_RANK") || (set("PMI_RANK") && set("PMI_SIZE"))) return true;
   if (!set("SLURM_STEP_ID") && !set("SLURM_STEPID")) return false;
   return first_number(environment, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1) > 1;
@@ -65,18 +68,17 @@ bool launched_as_job(Environment const& environment) {
 }
 
 std::optional<Rendezvous> rendezvous_of(Environment const& environment) {
-  char const* const address = environment("MASTER_ADDR");
+  std::string_view const address = text_of(environment, "MASTER_ADDR");
   auto const rank = first_number(environment, {"RANK"}), size = first_number(environment, {"WORLD_SIZE"});
   auto const port = first_number(environment, {"MASTER_PORT"});
-  if (!address || !*address || !rank || !size || !port) return std::nullopt;
+  if (address.empty() || !rank || !size || !port) return std::nullopt;
   if (*size < 1 || *rank >= *size)
     throw InputError(fmt::format("environment variable RANK is {}: below WORLD_SIZE ({}) is allowed", *rank, *size));
-  char const* const store = environment("TORCHELASTIC_USE_AGENT_STORE");
-  int const own_port = *port + (store && std::string_view(store) == "True" ? 1 : 0);
+  int const own_port = *port + (text_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True" ? 1 : 0);
   if (own_port < 1 || own_port > 65535)
     throw InputError(fmt::format("environment variable MASTER_PORT is {}: 1 .. 65535 is allowed{}", *port,
                                  own_port == *port ? "" : ", and torchrun's store needs one port of these itself"));
-  return Rendezvous{*rank, *size, address, own_port};
+  return Rendezvous{*rank, *size, std::string(address), own_port};
 }
 
 int local_rank(Environment const& environment) {
@@ -87,7 +89,7 @@ int local_rank(Environment const& environment) {
 int local_size(Environment const& environment) {
   if (auto const size = first_number(environment, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})) return *size;
   constexpr char const* slurm = "SLURM_STEP_TASKS_PER_NODE";
-  if (char const* list = environment(slurm); list && *list)
+  if (auto const list = text_of(environment, slurm); !list.empty())
     return tasks_of_node(slurm, list, first_number(environment, {"SLURM_NODEID"}).value_or(0));
   return first_number(environment, {"LOCAL_WORLD_SIZE"}).value_or(1);
 }

@@ -36,16 +36,10 @@ struct Address {
       return (ntohl(reinterpret_cast<sockaddr_in const*>(&bytes)->sin_addr.s_addr) >> 24) == 127;
     return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<sockaddr_in6 const*>(&bytes)->sin6_addr) != 0;
   }
-  void set_port(std::uint16_t port) {
-    if (bytes.ss_family == AF_INET)
-      reinterpret_cast<sockaddr_in*>(&bytes)->sin_port = htons(port);
-    else
-      reinterpret_cast<sockaddr_in6*>(&bytes)->sin6_port = htons(port);
-  }
-  std::uint16_t port() const {
-    return ntohs(bytes.ss_family == AF_INET ? reinterpret_cast<sockaddr_in const*>(&bytes)->sin_port
-                                            : reinterpret_cast<sockaddr_in6 const*>(&bytes)->sin6_port);
-  }
+  // Where both families keep their port.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  void set_port(std::uint16_t port) { reinterpret_cast<sockaddr_in*>(&bytes)->sin_port = htons(port); }
+  std::uint16_t port() const { return ntohs(reinterpret_cast<sockaddr_in const*>(&bytes)->sin_port); }
 };
 
 /// What a rank says of itself when it comes to rank 0 (with the port where higher ranks find it), or to a lower one.
@@ -61,9 +55,11 @@ struct Header {
   std::uint64_t bytes = 0;
 };
 
-bool write_all(int socket, void const* data, std::size_t bytes) {
-  for (auto const* at = static_cast<char const*>(data); bytes > 0;) {
-    ssize_t const n = ::send(socket, at, bytes, MSG_NOSIGNAL);
+/// Calls ::send or ::recv until all bytes are through; false when the other side is gone.
+template <class Byte, class Transfer>
+bool transfer_all(Transfer transfer, int socket, Byte* at, std::size_t bytes, int flags) {
+  while (bytes > 0) {
+    ssize_t const n = transfer(socket, at, bytes, flags);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     at += n, bytes -= n;
@@ -71,14 +67,12 @@ bool write_all(int socket, void const* data, std::size_t bytes) {
   return true;
 }
 
+bool write_all(int socket, void const* data, std::size_t bytes) {
+  return transfer_all(::send, socket, static_cast<char const*>(data), bytes, MSG_NOSIGNAL);
+}
+
 bool read_exactly(int socket, void* data, std::size_t bytes) {
-  for (auto* at = static_cast<char*>(data); bytes > 0;) {
-    ssize_t const n = ::recv(socket, at, bytes, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n, bytes -= n;
-  }
-  return true;
+  return transfer_all(::recv, socket, static_cast<char*>(data), bytes, 0);
 }
 
 bool readable_before(int socket, double deadline) {
@@ -107,10 +101,15 @@ Address address_of(Rendezvous const& r) {
   return address;
 }
 
-/// Listens on every interface; port 0 takes a free one.
-Socket listen_on(int family, int port) {
+Socket make_socket(int family) {
   Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   VALIDATE(socket.get() >= 0, fmt::format("no socket is to be had ({})", std::strerror(errno)));
+  return socket;
+}
+
+/// Listens on every interface; port 0 takes a free one.
+Socket listen_on(int family, int port) {
+  Socket socket = make_socket(family);
   int const on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   Address any;
@@ -126,8 +125,7 @@ Socket listen_on(int family, int port) {
 /// Tries until the deadline: the other side may not listen yet.
 Socket connect_to(Address const& address, double deadline, int rank) {
   for (;;) {
-    Socket socket(::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    VALIDATE(socket.get() >= 0, fmt::format("no socket is to be had ({})", std::strerror(errno)));
+    Socket socket = make_socket(address.bytes.ss_family);
     if (::connect(socket.get(), address.get(), address.length) == 0) {
       send_at_once(socket.get());
       return socket;
@@ -237,9 +235,8 @@ void TcpMesh::meet_as_other(Rendezvous const& rendezvous, double deadline) {
   for (int r = 1; r < rank_; ++r) {
     Address place = places[r];
     if (place.is_loopback()) {  // it lives with rank 0, which sees it as itself
-      std::uint16_t const port = place.port();
       place = first;
-      place.set_port(port);
+      place.set_port(places[r].port());
     }
     Socket& socket = peers_[r]->socket;
     socket = connect_to(place, deadline, r);
@@ -266,9 +263,13 @@ void TcpMesh::read_all(Peer& peer) {
   peer.arrived.notify_all();
 }
 
+TcpMesh::Peer& TcpMesh::peer_of(int rank) {
+  VALIDATE(rank >= 0 && rank < size_ && rank != rank_, fmt::format("rank {} is no peer of rank {}", rank, rank_));
+  return *peers_[rank];
+}
+
 void TcpMesh::send(int peer, Key const& key, void const* data, std::size_t bytes) {
-  VALIDATE(peer >= 0 && peer < size_ && peer != rank_, fmt::format("rank {} is no peer of rank {}", peer, rank_));
-  Peer& to = *peers_[peer];
+  Peer& to = peer_of(peer);
   std::lock_guard const lock(to.sending);
   Header const header{key, bytes};
   VALIDATE(write_all(to.socket.get(), &header, sizeof header) && write_all(to.socket.get(), data, bytes),
@@ -276,8 +277,7 @@ void TcpMesh::send(int peer, Key const& key, void const* data, std::size_t bytes
 }
 
 void TcpMesh::receive(int peer, Key const& key, void* data, std::size_t bytes) {
-  VALIDATE(peer >= 0 && peer < size_ && peer != rank_, fmt::format("rank {} is no peer of rank {}", peer, rank_));
-  Peer& from = *peers_[peer];
+  Peer& from = peer_of(peer);
   std::unique_lock lock(from.receiving);
   auto const found = [&] { return from.inbox.find(key); };
   from.arrived.wait(lock, [&] { return from.gone || found() != from.inbox.end(); });

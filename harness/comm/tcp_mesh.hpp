@@ -64,6 +64,7 @@ class TcpMesh {
   };
   void meet_as_other(Rendezvous const& rendezvous, double deadline);
   void meet_as_first(Rendezvous const& rendezvous, double deadline);
+  Peer& peer_of(int rank);
   void read_all(Peer& peer);
 
   int rank_, size_;

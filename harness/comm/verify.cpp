@@ -32,11 +32,8 @@ void compare(Record const& expected, Record const& actual, int rank) {
 }  // namespace
 
 void verify_same_call(Communicator& group, CollectiveSignature const& signature) {
-  Record mine;
+  Record mine{{}, signature.bytes, signature.group, signature.order};
   signature.kind.copy(mine.kind.data(), mine.kind.size() - 1);
-  mine.bytes = signature.bytes;
-  mine.group = signature.group;
-  mine.order = signature.order;
   std::vector<Record> all(group.size());
   InlineStream stream;  // host communicators finish before they return, and use none
   group.all_gather({&mine, sizeof mine, Dtype::u8}, {all.data(), all.size() * sizeof mine, Dtype::u8}, stream);

@@ -126,13 +126,13 @@ void place_capped_rows(Tape& t, Routing const& r, RowsShape shape) {
            {behind(places, at * shape.top_k), behind(wanted, i * experts)});
     at += plain.tokens;
   }
-  auto const gather = [&](std::string const& axis, std::int64_t rows, TensorRef part) {
-    TensorRef const whole = t.temporary("moe.before." + axis, Dtype::i32, rows, experts);
-    t.emit(t.make_collective(OpKind::all_gather, t.group(axis), rows * experts, Dtype::i32, "moe.wanted", part, whole));
+  auto const gather = [&](Axis axis, std::int64_t rows, TensorRef part) {
+    TensorRef const whole = t.temporary("moe.before." + std::string(to_string(axis)), Dtype::i32, rows, experts);
+    t.emit(t.make_collective(OpKind::all_gather, id_of(group_of(axis)), rows * experts, Dtype::i32, "moe.wanted", part, whole));
     return whole;
   };
-  TensorRef const over_tp = tp > 1 ? gather("tp", tp * count, wanted) : wanted;
-  TensorRef const before = cp > 1 ? gather("cp", cp * tp * count, over_tp) : over_tp;
+  TensorRef const over_tp = tp > 1 ? gather(Axis::tp, tp * count, wanted) : wanted;
+  TensorRef const before = cp > 1 ? gather(Axis::cp, cp * tp * count, over_tp) : over_tp;
   shape.earlier = cp * tp * count;
   TensorRef const starts = constant(t, "moe.pieces", Dtype::i32, shape.earlier, piece_starts(t, r, mine, pieces_of));
   Op& op = t.emit(OpKind::expert_rows, shape, "moe.rows", {r.indices, before, starts}, {r.rows, r.counts});

@@ -218,5 +218,12 @@ TEST(NcclLog, CutFile) {
   EXPECT_FALSE(run.rows.back().in_place);
 }
 
+// Two halves of one column each, and a row without any.
+TEST(NcclLog, RowWithoutCells) {
+  NcclRun const run = parse_nccl_log("# size count type time time algbw\n8 2 float\n", "bare").runs.front();
+  EXPECT_EQ(run.cut_lines, std::vector<std::int64_t>{2});
+  EXPECT_TRUE(run.rows.empty());
+}
+
 }  // namespace
 }  // namespace shardbench
