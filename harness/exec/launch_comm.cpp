@@ -20,7 +20,7 @@ constexpr int announcement = 64;
 
 PreparedCall prepare_call(Op const& op, Operands const& data, std::optional<RoutedCounts> const& counts) {
   auto const& s = std::get<CollectiveShape>(op.shape);
-  auto const count = static_cast<std::size_t>(s.count);
+  std::size_t const count = s.count;
   PreparedCall call;
   call.kind = op.kind;
   call.reduce = s.reduce == PartialOp::max ? ReduceOp::max : ReduceOp::sum;
@@ -30,8 +30,7 @@ PreparedCall prepare_call(Op const& op, Operands const& data, std::optional<Rout
   if (s.routed_cols == 0) return call;
   // Rows as they were routed: out by what this rank sends, and back by what it was sent.
   for (std::int64_t peer = 0; peer < counts->peers(); ++peer) {
-    auto const sent = static_cast<std::size_t>(counts->sent(peer) * s.routed_cols),
-               received = static_cast<std::size_t>(counts->received(peer) * s.routed_cols);
+    std::size_t const sent = counts->sent(peer) * s.routed_cols, received = counts->received(peer) * s.routed_cols;
     call.send_counts.push_back(s.returning ? received : sent);
     call.receive_counts.push_back(s.returning ? sent : received);
   }
@@ -48,7 +47,7 @@ void PreparedCall::verify() const {
 }
 
 void PreparedCall::call() const {
-  auto const size = static_cast<std::size_t>(communicator->size());
+  std::size_t const size = communicator->size();
   auto const share = [&](BufferView whole) { return BufferView{whole.data, whole.count / size, whole.dtype}; };
   switch (kind) {
     case OpKind::all_reduce:
@@ -69,7 +68,7 @@ void PreparedCall::call() const {
     case OpKind::ring_shift: {
       // To the next rank, from the one before; both in one call, so that no ring waits for itself.
       std::vector<std::size_t> to_next(size, 0), from_previous(size, 0);
-      auto const rank = static_cast<std::size_t>(communicator->rank());
+      std::size_t const rank = communicator->rank();
       to_next[(rank + 1) % size] = from.count;
       from_previous[(rank + size - 1) % size] = to.count;
       communicator->all_to_all(from, to_next, to, from_previous, *stream);

@@ -15,16 +15,17 @@ class Operands {
   void* at(TensorRef const& ref) const {
     if (!ref.valid()) return nullptr;
     auto const bytes = static_cast<std::int64_t>(bytes_of(dtype(ref)));
-    return arena_.at(static_cast<std::size_t>(plan_.offset_of(program_, ref.id, microbatch_) + ref.offset * bytes));
+    return arena_.at(plan_.offset_of(program_, ref.id, microbatch_) + ref.offset * bytes);
   }
   template <class T>
   T* as(TensorRef const& ref) const {
     return static_cast<T*>(at(ref));
   }
-  Dtype dtype(TensorRef const& ref) const { return program_.tensors[static_cast<std::size_t>(ref.id)].dtype; }
-  /// Elements between rows: what the operand says, or the tensor's own columns.
-  std::int64_t stride(TensorRef const& ref) const {
-    return ref.stride > 0 ? ref.stride : program_.tensors[static_cast<std::size_t>(ref.id)].cols;
+  Dtype dtype(TensorRef const& ref) const { return program_.tensors[ref.id].dtype; }
+  /// The operand as a kernel gets it.
+  Operand operand(TensorRef const& ref) const {
+    if (!ref.valid()) return {};
+    return {at(ref), dtype(ref), ref.stride, program_.tensors[ref.id].cols};
   }
   StepProgram const& program() const { return program_; }
   /// Tokens that the KV cache holds before this step.

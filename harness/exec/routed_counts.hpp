@@ -33,7 +33,7 @@ class RoutedCounts {
   std::int64_t arrived() const { return peers_ > 1 ? peers_ * experts_ : 0; }
   std::int64_t rows(std::int64_t first, std::int64_t count) const {
     std::int64_t sum = 0;
-    for (std::int64_t i = first; i < first + count; ++i) sum += values_[static_cast<std::size_t>(i)];
+    for (std::int64_t i = first; i < first + count; ++i) sum += values_[i];
     return sum;
   }
   std::span<std::int32_t const> values_;

@@ -20,16 +20,10 @@ std::ptrdiff_t pipeline_group(StepProgram const& program) {
   return std::ranges::find(program.groups, std::string("pp"), &Group::name) - program.groups.begin();
 }
 
-StepProgram executable(StepProgram program) {
-  std::string const reason = not_executable(program);
-  if (!reason.empty()) throw IllegalConfig(reason);
-  return program;
-}
-
 }  // namespace
 
 Runner::Runner(StepProgram program, Device& device, Communicator& world, RunnerOptions options)
-    : program_(executable(std::move(program))),
+    : program_(std::move(program)),
       device_(device),
       options_(options),
       replay_(program_),

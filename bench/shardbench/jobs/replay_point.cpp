@@ -39,8 +39,6 @@ PointResult replay_point(Job& job, Experiment const& e, ReplayOptions const& opt
   std::vector<StepProgram> programs;
   for (std::int64_t const rank : representative_ranks(e)) {
     programs.push_back(lower(e, rank));
-    std::string const problem = not_executable(programs.back());
-    if (!problem.empty()) throw IllegalConfig(problem);
     durations.measure_stage(programs.back(), e, job.device());
   }
   Prediction const prediction = play_step(std::move(programs), model, durations);
