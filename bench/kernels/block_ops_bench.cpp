@@ -67,7 +67,7 @@ void bench_rope(benchmark::State& state, ModelShape const& model, std::int64_t t
   Buffer const x(dtype, tokens() * args.row_stride);
   args.x = x.data();
   time_kernel(state, bench_kernels().rope, args,
-              RopeArgs::cost({tokens(), 1, args.heads, args.head_dim, args.rotary_dim}, {dtype}));
+              RopeArgs::cost({tokens(), 1, args.heads, args.head_dim, args.rotary_dim, args.rule}, {dtype}));
 }
 
 void bench_activation(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype, bool backward) {
