@@ -46,7 +46,7 @@ TEST_F(Order, AnEventOrdersThem) {
   order(*stream_, *other_);
   write(*other_, 3);
   order(*other_, *stream_);
-  EXPECT_EQ(download(values_, 64), std::vector<float>(64, 6.0f));
+  EXPECT_EQ(download(values_, 64), std::vector<float>(64, 3.0f));
 }
 
 TEST_F(Order, ADroppedWaitIsReported) {
@@ -73,7 +73,7 @@ TEST_F(Order, AWaitOfTheHostOrdersThem) {
   stream_->synchronize();
   write(*other_, 3);
   other_->synchronize();
-  EXPECT_EQ(download(values_, 1)[0], 6.0f);
+  EXPECT_EQ(download(values_, 1)[0], 3.0f);
 }
 
 TEST_F(Order, OrderPassesThroughAThirdStream) {
