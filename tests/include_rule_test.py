@@ -14,9 +14,9 @@ import sys
 KERNEL_LIBRARIES = {"sb_core": "kernels/core", "sb_kernels_ref": "kernels", "sb_kernels_host": "kernels",
                     "sb_kernels_cuda": "kernels"}
 CUDA_FILE = re.compile(r"_cuda\.(cpp|cu|cuh|hpp)$|_nccl\.cpp$|\.cuh?$|^kernels/core/cuda/")
-# Costs and the contract of an op (its shapes, enums and function types, kernels/<op>/<op>.hpp) stand on kernels/core alone, so
-# whoever links that may describe a step with them; back ends are for who links them.
-CONTRACT = re.compile(r"kernels/(cost|(?P<op>[a-z_]+)/(?P=op))\.hpp$")
+# The contract of an op (its shape, cost, arguments and binding, kernels/<op>/<op>.hpp) and the table of all ops stand on
+# kernels/core alone, so whoever links that may describe a step with them; back ends are for who links them.
+CONTRACT = re.compile(r"kernels/(operations|(?P<op>[a-z_]+)/(?P=op))\.hpp$")
 # What a linked outside library lets a module include.
 EXTERNAL = {"fmt::fmt": r"fmt/", "nlohmann_json::nlohmann_json": r"nlohmann/", "yaml-cpp": r"yaml-cpp/",
             "CLI11::CLI11": r"CLI/", "MPI::MPI_C": r"mpi\.h$"}

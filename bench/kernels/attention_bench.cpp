@@ -63,10 +63,11 @@ struct AttentionBuffers {
             log_sum_exp.floats(), log_sum_exp.floats(),  0,
             shape.dtype};
   }
-  AttentionCostShape cost() const {
-    double const pairs = visible_pairs({shape.seq_q, shape.seq_k, true, 0, 0});
-    return {shape.seq_q,    shape.seq_k,     shape.batch, shape.heads, shape.kv_heads,
-            shape.head_dim, shape.value_dim, pairs,       shape.dtype};
+  AttentionOpShape op_shape() const {
+    AttentionOpShape s{shape.seq_q,    shape.seq_k,    shape.batch,    shape.heads,
+                       shape.kv_heads, shape.head_dim, shape.value_dim};
+    s.visible_pairs = visible_pairs({shape.seq_q, shape.seq_k, true, 0, 0});
+    return s;
   }
 };
 
@@ -81,19 +82,18 @@ void register_attention() {
         add_benchmark(bench_name("attention_forward", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);
           time_kernel(state, bench_kernels().attention_forward, buffers.forward(),
-                      attention_forward_cost(buffers.cost()));
+                      AttentionForwardArgs::cost(buffers.op_shape(), {dtype}));
         });
         add_benchmark(bench_name("attention_merge", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);
-          AttentionShape const& s = buffers.shape;
           time_kernel(state, bench_kernels().attention_merge, buffers.merge(),
-                      attention_merge_cost(s.seq_q * s.batch, s.heads, s.value_dim, dtype));
+                      AttentionMergeArgs::cost(buffers.op_shape(), {dtype}));
         });
         add_benchmark(bench_name("attention_backward", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);
           bench_kernels().attention_forward(bench_stream(), buffers.forward());
           time_kernel(state, bench_kernels().attention_backward, buffers.backward(),
-                      attention_backward_cost(buffers.cost()));
+                      AttentionBackwardArgs::cost(buffers.op_shape(), {dtype}));
         });
       }
     }

@@ -10,6 +10,10 @@ std::int64_t loss_tokens() { return on_host() ? 256 : 4096; }
 
 NormKind norm_of(ModelShape const& model) { return model.gated ? NormKind::rms_norm : NormKind::layer_norm; }
 
+NormShape norm_shape(ModelShape const& model) {
+  return {.kind = norm_of(model), .rows = tokens(), .cols = model.hidden, .residual = true};
+}
+
 void bench_norm_forward(benchmark::State& state, ModelShape const& model, Dtype dtype) {
   std::int64_t const elements = tokens() * model.hidden;
   Buffer const x(dtype, elements), residual(dtype, elements), sum(dtype, elements), y(dtype, elements);
@@ -27,8 +31,7 @@ void bench_norm_forward(benchmark::State& state, ModelShape const& model, Dtype 
   args.rows = tokens();
   args.cols = args.x_stride = args.y_stride = model.hidden;
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().norm_forward, args,
-              norm_forward_cost(tokens(), model.hidden, dtype, !model.gated, true));
+  time_kernel(state, bench_kernels().norm_forward, args, NormForwardArgs::cost(norm_shape(model), {dtype}));
 }
 
 void bench_norm_backward(benchmark::State& state, ModelShape const& model, Dtype dtype) {
@@ -50,8 +53,7 @@ void bench_norm_backward(benchmark::State& state, ModelShape const& model, Dtype
   args.rows = tokens();
   args.cols = args.x_stride = args.y_stride = model.hidden;
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().norm_backward, args,
-              norm_backward_cost(tokens(), model.hidden, dtype, !model.gated, true));
+  time_kernel(state, bench_kernels().norm_backward, args, NormBackwardArgs::cost(norm_shape(model), {dtype}));
 }
 
 void bench_rope(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype) {
@@ -64,7 +66,8 @@ void bench_rope(benchmark::State& state, ModelShape const& model, std::int64_t t
   args.dtype = dtype;
   Buffer const x(dtype, tokens() * args.row_stride);
   args.x = x.data();
-  time_kernel(state, bench_kernels().rope, args, rope_cost(tokens(), args.heads, args.rotary_dim, dtype));
+  time_kernel(state, bench_kernels().rope, args,
+              RopeArgs::cost({tokens(), 1, args.heads, args.head_dim, args.rotary_dim, args.rule}, {dtype}));
 }
 
 void bench_activation(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype, bool backward) {
@@ -72,14 +75,13 @@ void bench_activation(benchmark::State& state, ModelShape const& model, std::int
   ActivationKind const kind = model.gated ? ActivationKind::silu : ActivationKind::gelu_tanh;
   Buffer const x(dtype, tokens() * cols * (model.gated ? 2 : 1)), y(dtype, tokens() * cols);
   Buffer const dx(dtype, backward ? tokens() * cols * (model.gated ? 2 : 1) : 0);
+  ActivationShape const shape{kind, model.gated, tokens(), cols};
   if (backward) {
     ActivationBackwardArgs const args{kind, model.gated, y.data(), x.data(), dx.data(), tokens(), cols, dtype};
-    time_kernel(state, bench_kernels().activation_backward, args,
-                activation_backward_cost(tokens(), cols, dtype, model.gated));
+    time_kernel(state, bench_kernels().activation_backward, args, ActivationBackwardArgs::cost(shape, {dtype}));
   } else {
     ActivationForwardArgs const args{kind, model.gated, x.data(), y.data(), tokens(), cols, dtype};
-    time_kernel(state, bench_kernels().activation_forward, args,
-                activation_forward_cost(tokens(), cols, dtype, model.gated));
+    time_kernel(state, bench_kernels().activation_forward, args, ActivationForwardArgs::cost(shape, {dtype}));
   }
 }
 
@@ -93,15 +95,16 @@ void bench_embedding(benchmark::State& state, ModelShape const& model, std::int6
   std::int64_t const rows = model.vocab / tp;
   Buffer const ids = token_ids(tokens(), rows);
   Buffer const weight(backward ? Dtype::f32 : dtype, rows * model.hidden), out(dtype, tokens() * model.hidden);
+  EmbeddingShape const shape{tokens(), rows, model.hidden};
   if (backward) {
     EmbeddingBackwardArgs const args{ids.ids(), out.data(), weight.floats(), tokens(), rows, model.hidden, 0,
                                      true,      dtype};
     time_kernel(state, bench_kernels().embedding_backward, args,
-                embedding_backward_cost(tokens(), rows, model.hidden, dtype, true));
+                EmbeddingBackwardArgs::cost(shape, {.precision = dtype, .adds = true}));
   } else {
     EmbeddingForwardArgs const args{ids.ids(), weight.data(), out.data(), tokens(), rows, model.hidden,
                                     0,         false,         dtype};
-    time_kernel(state, bench_kernels().embedding_forward, args, embedding_forward_cost(tokens(), model.hidden, dtype));
+    time_kernel(state, bench_kernels().embedding_forward, args, EmbeddingForwardArgs::cost(shape, {dtype}));
   }
 }
 
@@ -115,19 +118,19 @@ void bench_cross_entropy(benchmark::State& state, ModelShape const& model, std::
   Buffer const logits(dtype, loss_tokens() * columns), maximum(Dtype::f32, loss_tokens()),
       sums(Dtype::f32, 2 * loss_tokens()), dlogits(dtype, pass == LossPass::backward ? loss_tokens() * columns : 0);
   CrossEntropyShape const shape{logits.data(), targets.ids(), loss_tokens(), columns, 0, model.vocab, dtype};
+  CrossEntropyOpShape const sizes{loss_tokens(), columns};
   KernelSet const& kernels = bench_kernels();
   kernels.cross_entropy_max(bench_stream(), {shape, maximum.floats()});
   if (pass == LossPass::max) {
     time_kernel(state, kernels.cross_entropy_max, CrossEntropyMaxArgs{shape, maximum.floats()},
-                cross_entropy_max_cost(loss_tokens(), columns, dtype));
+                CrossEntropyMaxArgs::cost(sizes, {dtype}));
   } else if (pass == LossPass::sum) {
     time_kernel(state, kernels.cross_entropy_sum, CrossEntropySumArgs{shape, maximum.floats(), sums.floats()},
-                cross_entropy_sum_cost(loss_tokens(), columns, dtype));
+                CrossEntropySumArgs::cost(sizes, {dtype}));
   } else {
     kernels.cross_entropy_sum(bench_stream(), {shape, maximum.floats(), sums.floats()});
     CrossEntropyBackwardArgs const args{shape, maximum.floats(), sums.floats(), dlogits.data(), 1.0f};
-    time_kernel(state, kernels.cross_entropy_backward, args,
-                cross_entropy_backward_cost(loss_tokens(), columns, dtype));
+    time_kernel(state, kernels.cross_entropy_backward, args, CrossEntropyBackwardArgs::cost(sizes, {dtype}));
   }
 }
 

@@ -18,7 +18,7 @@ void bench_adamw(benchmark::State& state, ModelShape const& model, std::int64_t 
   Buffer const parameter(dtype, count), gradient(Dtype::f32, count), exp_avg(Dtype::f32, count),
       exp_avg_sq(Dtype::f32, count), master(Dtype::f32, with_master ? count : 0);
   // A second moment is never negative.
-  bench_device().fill_bytes(exp_avg_sq.data(), 0, static_cast<std::size_t>(count) * sizeof(float), bench_stream());
+  bench_device().fill_bytes(exp_avg_sq.data(), 0, count * sizeof(float), bench_stream());
   AdamWArgs args;
   args.parameter = parameter.data();
   args.master = with_master ? master.floats() : nullptr;
@@ -27,36 +27,33 @@ void bench_adamw(benchmark::State& state, ModelShape const& model, std::int64_t 
   args.gradient = gradient.data();
   args.count = count;
   args.parameter_dtype = dtype;
-  time_kernel(state, bench_kernels().adamw, args, adamw_cost(count, dtype, Dtype::f32, with_master));
+  time_kernel(state, bench_kernels().adamw, args,
+              AdamWArgs::cost({count}, {.precision = dtype, .given_outputs = with_master ? 2u : 0u}));
 }
 
 void bench_add(benchmark::State& state, std::int64_t count, Dtype dtype) {
   Buffer const a(dtype, count), b(dtype, count), out(dtype, count);
   time_kernel(state, bench_kernels().add, AddArgs{a.data(), b.data(), out.data(), count, 1.0f, dtype},
-              add_cost(count, dtype));
+              AddArgs::cost({1, count}, {dtype}));
 }
 
 void bench_column_sum(benchmark::State& state, std::int64_t cols, Dtype dtype) {
   Buffer const x(dtype, tokens() * cols), sums(Dtype::f32, cols);
   time_kernel(state, bench_kernels().column_sum, ColumnSumArgs{x.data(), sums.floats(), tokens(), cols, false, dtype},
-              column_sum_cost(tokens(), cols, dtype));
+              ColumnSumArgs::cost({tokens(), cols}, {dtype}));
 }
 
 void bench_copy_block(benchmark::State& state, std::int64_t cols, Dtype from_dtype, Dtype to_dtype) {
   Buffer const from(from_dtype, tokens() * 2 * cols), to(to_dtype, tokens() * cols);
   CopyBlockArgs const args{from.data(), to.data(), tokens(), cols, 2 * cols, cols, from_dtype, to_dtype};
-  time_kernel(state, bench_kernels().copy_block, args, copy_block_cost(tokens(), cols, from_dtype, to_dtype));
+  time_kernel(state, bench_kernels().copy_block, args,
+              CopyBlockArgs::cost({tokens(), cols}, {.input = from_dtype, .output = to_dtype}));
 }
 
 void bench_square_sum(benchmark::State& state, std::int64_t count, Dtype dtype) {
   Buffer const x(dtype, count), out(Dtype::f32, 1);
   time_kernel(state, bench_kernels().square_sum, SquareSumArgs{x.data(), out.floats(), count, false, dtype},
-              square_sum_cost(count, dtype));
-}
-
-void bench_scale(benchmark::State& state, std::int64_t count, Dtype dtype) {
-  Buffer const x(dtype, count);
-  time_kernel(state, bench_kernels().scale, ScaleArgs{x.data(), count, 1.0f, nullptr, dtype}, scale_cost(count, dtype));
+              SquareSumArgs::cost({1, count}, {.input = dtype}));
 }
 
 void bench_dropout(benchmark::State& state, std::int64_t cols, Dtype dtype) {
@@ -67,7 +64,8 @@ void bench_dropout(benchmark::State& state, std::int64_t cols, Dtype dtype) {
   args.rows = args.seq = tokens(), args.cols = cols, args.rate = 0.1f;
   args.positions = static_cast<std::int32_t const*>(positions.data());
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().dropout, args, dropout_cost(tokens(), cols, dtype, false, true));
+  time_kernel(state, bench_kernels().dropout, args,
+              DropoutArgs::cost({tokens(), cols}, {.precision = dtype, .given_inputs = 0b101}));
 }
 
 void register_model(ModelShape const& model, Dtype dtype) {
@@ -79,7 +77,6 @@ void register_model(ModelShape const& model, Dtype dtype) {
   add("copy_block.to_fp32", [=](benchmark::State& state) { bench_copy_block(state, hidden, dtype, Dtype::f32); });
   add("square_sum", [=](benchmark::State& state) { bench_square_sum(state, activations, dtype); });
   add("dropout", [=](benchmark::State& state) { bench_dropout(state, hidden, dtype); });
-  add("scale", [=](benchmark::State& state) { bench_scale(state, activations, dtype); });
 }
 
 }  // namespace

@@ -6,10 +6,6 @@ namespace {
 /// C[m,n] = A[m,k] B[k,n] as it stands in a block's forward pass, and the two products of its backward pass.
 enum class Pass { forward, input_gradient, weight_gradient };
 
-struct GemmShape {
-  std::int64_t m, n, k;
-};
-
 void bench_gemm(benchmark::State& state, GemmShape shape, Pass pass, Dtype dtype) {
   GemmArgs args;
   args.m = shape.m;
@@ -27,8 +23,8 @@ void bench_gemm(benchmark::State& state, GemmShape shape, Pass pass, Dtype dtype
   args.a = a.data();
   args.b = b.data();
   args.c = c.data();
-  OpCost const cost = gemm_cost(args.m, args.n, args.k, dtype, args.output_dtype, args.beta != 0);
-  time_kernel(state, bench_kernels().gemm, args, cost);
+  CostContext const context{.precision = dtype, .output = args.output_dtype, .adds = args.beta != 0};
+  time_kernel(state, bench_kernels().gemm, args, GemmArgs::cost(shape, context));
 }
 
 void add_gemm(std::string const& op, ModelShape const& model, std::int64_t tp, GemmShape shape, Pass pass) {
@@ -48,7 +44,9 @@ void bench_grouped_gemm(benchmark::State& state, Dtype dtype) {
   args.n = ffn;
   args.k = hidden;
   args.input_dtype = args.output_dtype = dtype;
-  time_kernel(state, bench_kernels().grouped_gemm, args, grouped_gemm_cost(rows, groups, ffn, hidden, dtype, dtype));
+  GroupedGemmShape const shape{.groups = groups, .m = rows, .n = ffn, .k = hidden, .expected_m = rows};
+  time_kernel(state, bench_kernels().grouped_gemm, args,
+              GroupedGemmArgs::cost(shape, {.precision = dtype, .output = dtype}));
 }
 
 /// The forward product in 8 bits, scales of one; B lies as [n,k], as cuBLASLt has it.
@@ -60,7 +58,8 @@ void bench_fp8_gemm(benchmark::State& state, GemmShape shape) {
   args.transpose_b = true;
   args.input_dtype = Dtype::fp8;
   args.output_dtype = Dtype::bf16;
-  time_kernel(state, bench_kernels().gemm, args, gemm_cost(shape.m, shape.n, shape.k, Dtype::fp8, Dtype::bf16, false));
+  time_kernel(state, bench_kernels().gemm, args,
+              GemmArgs::cost(shape, {.precision = Dtype::fp8, .output = Dtype::bf16}));
 }
 
 void add_fp8_gemm(std::string const& op, ModelShape const& model, std::int64_t tp, GemmShape shape) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "harness/exec/devices.hpp"
-#include "kernels/core/cost.hpp"
 #include "kernels/kernel_set.hpp"
 
 namespace shardbench::bench {

@@ -98,18 +98,18 @@ std::string bench_name(std::string const& op, ModelShape const& model, std::int6
 }
 
 Buffer::Buffer(Dtype dtype, std::int64_t count)
-    : data_(bench_device().allocate(std::max<std::size_t>(static_cast<std::size_t>(count) * bytes_of(dtype), 1))) {
+    : data_(bench_device().allocate(std::max<std::size_t>(count * bytes_of(dtype), 1))) {
   // A random pattern of prime length, repeated: enough variety to time with, at the speed of a copy.
   constexpr std::int64_t pattern = 65537;
   std::int64_t const fresh = std::min(count, pattern);
-  auto const fresh_bytes = static_cast<std::size_t>(fresh) * bytes_of(dtype);
+  std::size_t const fresh_bytes = fresh * bytes_of(dtype);
   std::vector<std::byte> values(fresh_bytes);
   for (std::int64_t i = 0; i < fresh; ++i) {
     write_element(values.data(), dtype, i, 0.1 * static_cast<double>(random_normal(1, static_cast<std::uint64_t>(i))));
   }
   bench_device().copy_from_host(data_, values.data(), fresh_bytes, bench_stream());
   auto* const bytes = static_cast<std::byte*>(data_);
-  std::size_t const total = static_cast<std::size_t>(count) * bytes_of(dtype);
+  std::size_t const total = count * bytes_of(dtype);
   for (std::size_t done = fresh_bytes; done < total;) {
     std::size_t const step = std::min(done, total - done);
     bench_device().copy(bytes + done, bytes, step, bench_stream());

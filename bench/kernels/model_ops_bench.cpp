@@ -22,9 +22,9 @@ void bench_decode(benchmark::State& state, ModelShape const& model, std::int64_t
   args.k = {first, 2 * kv_width};
   args.v = {first + kv_width * static_cast<std::int64_t>(bytes_of(dtype)), 2 * kv_width};
   args.out = {out.data(), width};
-  AttentionCostShape const cost{
-      1, context, 1, s.heads, s.kv_heads, s.head_dim, s.value_dim, static_cast<double>(context), dtype};
-  time_kernel(state, bench_kernels().attention_forward, args, attention_forward_cost(cost));
+  AttentionOpShape shape{1, context, 1, s.heads, s.kv_heads, s.head_dim, s.value_dim};
+  shape.visible_pairs = context;
+  time_kernel(state, bench_kernels().attention_forward, args, AttentionForwardArgs::cost(shape, {dtype}));
 }
 
 /// Qwen3's norm of each query head.
@@ -38,8 +38,9 @@ void bench_head_norm(benchmark::State& state, ModelShape const& model, std::int6
   args.rows = tokens, args.cols = model.head_dim, args.heads = heads;
   args.x_stride = args.y_stride = width;
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().norm_forward, args,
-              norm_forward_cost(tokens * heads, model.head_dim, dtype, false, false));
+  time_kernel(
+      state, bench_kernels().norm_forward, args,
+      NormForwardArgs::cost({.kind = args.kind, .rows = tokens, .cols = model.head_dim, .heads = heads}, {dtype}));
 }
 
 /// DeepSeek-V3's keys, 128 heads over tp.
@@ -47,22 +48,22 @@ void bench_latent_keys(benchmark::State& state, std::int64_t tp, Dtype dtype, bo
   LatentKeyShape const s{tokens, 128 / tp, 128, 64, 128 / tp * 128, 64, dtype};
   Buffer const plain(dtype, tokens * s.plain_stride), rotary(dtype, tokens * s.rotary_stride);
   Buffer const keys(dtype, tokens * s.heads * s.key_dim());
-  double const elements = static_cast<double>(tokens * (s.heads * s.key_dim() + s.plain_stride + s.rotary_stride));
-  OpCost const cost{0, elements * static_cast<double>(bytes_of(dtype))};
+  LatentKeysShape const shape{tokens, s.heads, s.plain_dim, s.rotary_dim};
   if (backward)
-    time_kernel(state, bench_kernels().split_keys, SplitKeysArgs{s, keys.data(), plain.data(), rotary.data()}, cost);
+    time_kernel(state, bench_kernels().split_keys, SplitKeysArgs{s, keys.data(), plain.data(), rotary.data()},
+                SplitKeysArgs::cost(shape, {dtype}));
   else
-    time_kernel(state, bench_kernels().join_keys, JoinKeysArgs{s, plain.data(), rotary.data(), keys.data()}, cost);
+    time_kernel(state, bench_kernels().join_keys, JoinKeysArgs{s, plain.data(), rotary.data(), keys.data()},
+                JoinKeysArgs::cost(shape, {dtype}));
 }
 
 void bench_best_token(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype) {
   constexpr std::int64_t rows = 8;
   std::int64_t const columns = model.vocab / tp;
   Buffer const logits(dtype, rows * columns), best(Dtype::f32, 2 * rows);
-  double const elements = static_cast<double>(rows * columns);
   time_kernel(state, bench_kernels().best_token,
               BestTokenArgs{logits.data(), best.floats(), rows, columns, 0, model.vocab, dtype},
-              OpCost{elements, elements * static_cast<double>(bytes_of(dtype))});
+              BestTokenArgs::cost({rows, columns}, {dtype}));
 }
 
 }  // namespace

@@ -65,9 +65,7 @@ struct Routing {
             shape.hidden, entries,       type};
   }
 
-  static std::vector<std::int32_t> zeros(std::int64_t count) {
-    return std::vector<std::int32_t>(static_cast<std::size_t>(count));
-  }
+  static std::vector<std::int32_t> zeros(std::int64_t count) { return std::vector<std::int32_t>(count); }
 
   RoutedShape const& shape;
   Dtype type;
@@ -82,30 +80,31 @@ void add_shape(RoutedShape const& s, Dtype dtype) {
   };
   KernelSet const& k = bench_kernels();
   double const t = static_cast<double>(tokens), sorted = t * static_cast<double>(s.rule.top_k);
-  OpCost const moved = permute_cost(t, sorted, s.hidden, dtype);
-  add("router_forward", [&s, &k, dtype](benchmark::State& state) {
+  RouterShape const routed{s.rule, tokens};
+  PermuteShape const moved{.cols = s.hidden, .expected_tokens = t, .expected_sorted = sorted};
+  add("router_forward", [&s, &k, dtype, routed](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.router_forward, r.forward(), router_cost(tokens, s.rule.experts, s.rule.top_k, dtype));
+    time_kernel(state, k.router_forward, r.forward(), RouterForwardArgs::cost(routed, {dtype}));
   });
-  add("router_backward", [&s, &k, dtype](benchmark::State& state) {
+  add("router_backward", [&s, &k, dtype, routed](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.router_backward, r.backward(), router_cost(tokens, s.rule.experts, s.rule.top_k, dtype, true));
+    time_kernel(state, k.router_backward, r.backward(), RouterBackwardArgs::cost(routed, {dtype}));
   });
-  add("expert_rows", [&s, &k, dtype, sorted](benchmark::State& state) {
+  add("expert_rows", [&s, &k, dtype](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.expert_rows, r.places(), expert_rows_cost(sorted, s.rule.experts));
+    time_kernel(state, k.expert_rows, r.places(), ExpertRowsArgs::cost({tokens, s.rule.top_k, s.rule.experts}, {}));
   });
   add("permute", [&s, &k, dtype, moved](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.permute, r.permute(), moved);
+    time_kernel(state, k.permute, r.permute(), PermuteArgs::cost(moved, {dtype}));
   });
   add("unpermute", [&s, &k, dtype, moved](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.unpermute, r.unpermute(), moved);
+    time_kernel(state, k.unpermute, r.unpermute(), UnpermuteArgs::cost(moved, {dtype}));
   });
-  add("combine_weights", [&s, &k, dtype, t, sorted](benchmark::State& state) {
+  add("combine_weights", [&s, &k, dtype, moved](benchmark::State& state) {
     Routing r(s, dtype);
-    time_kernel(state, k.combine_weights, r.combine(), combine_weights_cost(t, sorted, s.hidden, dtype));
+    time_kernel(state, k.combine_weights, r.combine(), CombineWeightsArgs::cost(moved, {dtype}));
   });
 }
 

@@ -1,5 +1,4 @@
 #include "bench/kernels/kernel_bench.hpp"
-#include "kernels/core/cost_vision.hpp"
 
 namespace shardbench::bench {
 namespace {
@@ -28,10 +27,10 @@ void bench_columns(benchmark::State& state, MapShape const& map, Dtype dtype, bo
   Buffer const x(dtype, image), cols(dtype, columns);
   if (backward)
     time_kernel(state, bench_kernels().col2im, Col2imArgs{w, cols.data(), x.data(), dtype},
-                col2im_cost(image, columns, dtype));
+                Col2imArgs::cost(w, {dtype}));
   else
     time_kernel(state, bench_kernels().im2col, Im2colArgs{w, x.data(), cols.data(), dtype},
-                im2col_cost(image, columns, dtype));
+                Im2colArgs::cost(w, {dtype}));
 }
 
 void bench_depthwise(benchmark::State& state, Dtype dtype, bool backward) {
@@ -42,11 +41,11 @@ void bench_depthwise(benchmark::State& state, Dtype dtype, bool backward) {
   if (backward)
     time_kernel(state, bench_kernels().depthwise_backward,
                 DepthwiseBackwardArgs{w, y.data(), x.data(), weight.data(), dx.data(), dweight.floats(), false, dtype},
-                depthwise_backward_cost(in, out, w.taps(), dtype));
+                DepthwiseBackwardArgs::cost(w, {dtype}));
   else
     time_kernel(state, bench_kernels().depthwise_forward,
                 DepthwiseForwardArgs{w, x.data(), weight.data(), y.data(), dtype},
-                depthwise_forward_cost(in, out, w.taps(), dtype));
+                DepthwiseForwardArgs::cost(w, {dtype}));
 }
 
 void bench_batch_norm(benchmark::State& state, Dtype dtype, bool backward) {
@@ -58,12 +57,12 @@ void bench_batch_norm(benchmark::State& state, Dtype dtype, bool backward) {
     time_kernel(state, bench_kernels().batch_norm_backward,
                 BatchNormBackwardArgs{y.data(), x.data(), weight.data(), mean.floats(), rstd.floats(), dx.data(),
                                       dweight.floats(), dbias.floats(), sums.floats(), rows, cols, false, dtype},
-                batch_norm_backward_cost(rows, cols, dtype));
+                BatchNormBackwardArgs::cost({rows, cols}, {dtype}));
   else
     time_kernel(state, bench_kernels().batch_norm_forward,
                 BatchNormForwardArgs{x.data(), weight.data(), bias.data(), y.data(), mean.floats(), rstd.floats(), rows,
                                      cols, 1e-3f, dtype},
-                batch_norm_forward_cost(rows, cols, dtype));
+                BatchNormForwardArgs::cost({rows, cols}, {dtype}));
 }
 
 void bench_max_pool(benchmark::State& state, Dtype dtype, bool backward) {
@@ -74,10 +73,10 @@ void bench_max_pool(benchmark::State& state, Dtype dtype, bool backward) {
   bench_kernels().max_pool_forward(bench_stream(), {w, x.data(), y.data(), bytes, dtype});
   if (backward)
     time_kernel(state, bench_kernels().max_pool_backward, MaxPoolBackwardArgs{w, y.data(), bytes, x.data(), dtype},
-                max_pool_backward_cost(count, count, dtype));
+                MaxPoolBackwardArgs::cost(w, {dtype}));
   else
     time_kernel(state, bench_kernels().max_pool_forward, MaxPoolForwardArgs{w, x.data(), y.data(), bytes, dtype},
-                max_pool_forward_cost(count, count, w.taps(), dtype));
+                MaxPoolForwardArgs::cost(w, {dtype}));
 }
 
 void bench_upsample(benchmark::State& state, Dtype dtype, bool backward) {
@@ -86,11 +85,11 @@ void bench_upsample(benchmark::State& state, Dtype dtype, bool backward) {
   if (backward)
     time_kernel(state, bench_kernels().upsample_backward,
                 UpsampleBackwardArgs{size, size, images, channels, 2, y.data(), x.data(), dtype},
-                upsample_cost(small, 2, dtype, true));
+                UpsampleBackwardArgs::cost({size, size, images, channels}, {dtype}));
   else
     time_kernel(state, bench_kernels().upsample_forward,
                 UpsampleForwardArgs{size, size, images, channels, 2, x.data(), y.data(), dtype},
-                upsample_cost(small, 2, dtype, false));
+                UpsampleForwardArgs::cost({size, size, images, channels}, {dtype}));
 }
 
 void bench_pool_rows(benchmark::State& state, Dtype dtype, bool backward) {
@@ -100,11 +99,11 @@ void bench_pool_rows(benchmark::State& state, Dtype dtype, bool backward) {
   if (backward)
     time_kernel(state, bench_kernels().pool_rows_backward,
                 PoolRowsBackwardArgs{seq, images, cols, 0, seq, scale, y.data(), x.data(), dtype},
-                pool_rows_cost(seq, seq, images, cols, dtype, true));
+                PoolRowsBackwardArgs::cost({seq, images, cols, 0, seq}, {dtype}));
   else
     time_kernel(state, bench_kernels().pool_rows_forward,
                 PoolRowsForwardArgs{seq, images, cols, 0, seq, scale, x.data(), y.data(), dtype},
-                pool_rows_cost(seq, seq, images, cols, dtype, false));
+                PoolRowsForwardArgs::cost({seq, images, cols, 0, seq}, {dtype}));
 }
 
 }  // namespace

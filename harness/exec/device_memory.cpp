@@ -6,16 +6,6 @@
 
 namespace shardbench {
 
-AttentionShape attention_shape(AttentionOpShape const& s, Dtype dtype) {
-  AttentionShape a;
-  a.seq_q = s.seq_q, a.seq_k = s.seq_k, a.batch = s.batch;
-  a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_dim = s.head_dim, a.value_dim = s.value_dim;
-  a.scale = s.scale, a.softcap = s.softcap, a.window = s.window, a.mask = s.mask;
-  a.q_offset = s.q_offset, a.statistic_stride = s.statistic_stride;
-  a.dtype = dtype;
-  return a;
-}
-
 double bytes_beside_arena(StepProgram const& program, Device& device) {
   double const own = device.info().stream_bytes;
   KernelSet const& kernels = device.kernels();

@@ -1,12 +1,8 @@
 #pragma once
 #include "harness/program/step_program.hpp"
-#include "kernels/attention/attention.hpp"
 #include "kernels/core/device.hpp"
 
 namespace shardbench {
-
-/// What an attention op asks of its kernel, at the longest context.
-AttentionShape attention_shape(AttentionOpShape const& shape, Dtype dtype);
 
 /// Device memory in bytes that a Runner of this program takes besides its arena: its compute stream's own, and what the
 /// kernels keep on it once each has run. Communicators' buffers are not in it.

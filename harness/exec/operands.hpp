@@ -22,9 +22,10 @@ class Operands {
     return static_cast<T*>(at(ref));
   }
   Dtype dtype(TensorRef const& ref) const { return program_.tensors[ref.id].dtype; }
-  /// Elements between rows: what the operand says, or the tensor's own columns.
-  std::int64_t stride(TensorRef const& ref) const {
-    return ref.stride > 0 ? ref.stride : program_.tensors[ref.id].cols;
+  /// The operand as a kernel gets it.
+  Operand operand(TensorRef const& ref) const {
+    if (!ref.valid()) return {};
+    return {at(ref), dtype(ref), ref.stride, program_.tensors[ref.id].cols};
   }
   StepProgram const& program() const { return program_; }
   /// Tokens that the KV cache holds before this step.

@@ -14,16 +14,10 @@ namespace {
 
 std::uint32_t number_of(LabelId label) { return static_cast<std::uint32_t>(std::int32_t{label}); }
 
-LoweredStage executable(LoweredStage stage) {
-  std::string const reason = not_executable(stage.program());
-  if (!reason.empty()) throw IllegalConfig(reason);
-  return stage;
-}
-
 }  // namespace
 
 Runner::Runner(LoweredStage stage, Device& device, Communicator& world, RunnerOptions options)
-    : stage_(executable(std::move(stage))),
+    : stage_(std::move(stage)),
       program_(stage_.program()),
       device_(device),
       options_(options),

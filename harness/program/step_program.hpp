@@ -8,12 +8,9 @@
 #include "harness/schedule/schedule.hpp"
 #include "harness/sharding/groups.hpp"
 #include "harness/sharding/strategy.hpp"
-#include "kernels/attention/attention.hpp"
-#include "kernels/conv/conv.hpp"
 #include "kernels/core/dtype.hpp"
 #include "kernels/core/index.hpp"
-#include "kernels/rope/rope.hpp"
-#include "kernels/router/router.hpp"
+#include "kernels/operations.hpp"
 
 namespace shardbench {
 
@@ -57,165 +54,26 @@ struct TensorRef {
   bool valid() const { return id != no_tensor; }
 };
 
+#define SHARDBENCH_EACH_COMMUNICATION(X) \
+  X(all_reduce)                          \
+  X(reduce_scatter)                      \
+  X(all_gather)                          \
+  X(all_to_all)                          \
+  X(send)                                \
+  X(receive)                             \
+  X(ring_shift)
+
+/// What an op does: the operations of kernels/operations.hpp, then communication.
 enum class OpKind : std::uint8_t {
-  gemm,
-  grouped_gemm,
-  attention_forward,
-  attention_backward,
-  attention_merge,
-  norm_forward,
-  norm_backward,
-  rope,
-  activation_forward,
-  activation_backward,
-  embedding_forward,
-  embedding_backward,
-  cross_entropy_max,
-  cross_entropy_sum,
-  cross_entropy_loss,
-  cross_entropy_backward,
-  add,
-  column_sum,
-  copy_block,
-  scale,
-  adamw,
-  dropout,
-  square_sum,
-  clip_factor,
-  im2col,
-  col2im,
-  depthwise_forward,
-  depthwise_backward,
-  batch_norm_forward,
-  batch_norm_backward,
-  max_pool_forward,
-  max_pool_backward,
-  upsample_forward,
-  upsample_backward,
-  pool_rows_forward,
-  pool_rows_backward,
-  router_forward,
-  router_backward,
-  permute,
-  unpermute,
-  combine_weights,
-  expert_rows,
-  source_rows,
-  fetch_counts,
-  join_keys,
-  split_keys,
-  cache_append,
-  best_token,
-  pick_token,
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  all_to_all,
-  send,
-  receive,
-  ring_shift,
-  size_
+#define SHARDBENCH_KIND(name, ...) name,
+  SHARDBENCH_EACH_OPERATION(SHARDBENCH_KIND, SHARDBENCH_KIND) SHARDBENCH_EACH_COMMUNICATION(SHARDBENCH_KIND)
+#undef SHARDBENCH_KIND
+      size_
 };
 inline constexpr std::size_t op_kind_count = static_cast<std::size_t>(OpKind::size_);
 std::string_view to_string(OpKind kind);
 bool is_communication(OpKind kind);
 
-// Shapes, one struct a family. Sizes are local to the rank.
-struct GemmShape {
-  std::int64_t m = 0, n = 0, k = 0;
-  bool transpose_a = false, transpose_b = false;
-};
-struct GroupedGemmShape {
-  std::int64_t groups = 0, m = 0, n = 0, k = 0;
-  bool transpose_b = false, weight_gradient = false;
-  double expected_m = 0;
-};
-struct AttentionOpShape {
-  std::int64_t seq_q = 0, seq_k = 0, batch = 0, heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0, window = 0;
-  float scale = 1, softcap = 0;
-  AttentionMask mask = AttentionMask::causal;
-  double visible_pairs = 0;                                    ///< query-key pairs a head computes for one sample
-  double full_pairs = 0;                                       ///< the pairs it stands for when masked ones count too
-  std::int64_t q_offset = aligned_ends, statistic_stride = 0;  ///< as the kernels take them
-  bool add_q = false, add_kv = false;                          ///< backward adds to its gradients
-};
-struct NormShape {
-  NormKind kind = NormKind::layer_norm;
-  std::int64_t rows = 0, cols = 0;
-  float eps = 0, weight_offset = 0;
-  bool residual = false;
-  std::int64_t heads = 1;  ///< vectors of `cols` in a row, each normed by itself
-};
-struct RopeShape {
-  std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0;
-  RopeRule rule;
-  bool inverse = false;
-};
-struct ActivationShape {
-  ActivationKind kind = ActivationKind::gelu_tanh;
-  bool gated = false;
-  std::int64_t rows = 0, cols = 0;
-};
-struct EmbeddingShape {
-  std::int64_t tokens = 0, rows = 0, cols = 0, first_row = 0;
-  float scale = 1;
-};
-struct CrossEntropyOpShape {
-  std::int64_t tokens = 0, columns = 0, first_column = 0, valid_vocab = 0;
-  float scale = 1, softcap = 0;
-};
-struct BlockShape {
-  std::int64_t rows = 0, cols = 0;
-  float scale = 1;
-};  ///< add, column_sum, copy_block, scale
-struct AdamWShape {
-  std::int64_t count = 0;
-};
-/// Rows are (sequence, batch); `copies` batch entries are one sample. `site` names the place in the model.
-struct DropoutShape {
-  std::int64_t rows = 0, cols = 0, batch = 1, copies = 1;
-  float rate = 0;
-  std::uint64_t site = 0;
-};
-struct ClipShape {
-  float max_norm = 0;
-};
-struct BatchNormShape {
-  std::int64_t rows = 0, cols = 0;
-  float eps = 0;
-};
-struct UpsampleShape {
-  std::int64_t height = 0, width = 0, batch = 0, channels = 0, factor = 2;
-};
-/// Rows [begin, end) of `seq` positions, summed and scaled.
-struct PoolRowsShape {
-  std::int64_t seq = 0, batch = 0, cols = 0, begin = 0, end = 0;
-  float scale = 1;
-};
-struct RouterShape {
-  RouterRule rule;
-  std::int64_t tokens = 0;
-  std::int32_t period = 1, rotation = 0;  ///< of a prescribed choice (PrescribedChoice)
-};
-/// expert_rows, source_rows and fetch_counts: rows of `experts` of each rank of `ranks`, as in kernels/permute.
-struct RowsShape {
-  std::int64_t tokens = 0, top_k = 1, experts = 0, ranks = 1, copies = 1;
-  std::int64_t earlier = 0, capacity = 0;
-};
-/// permute, unpermute, combine_weights: tokens and their `slots` places among `sorted` rows; `routed`: those arrived.
-struct PermuteShape {
-  std::int64_t tokens = 0, slots = 1, copies = 1, cols = 0, sorted = 0;
-  double expected_tokens = 0, expected_sorted = 0;
-  bool routed = false;
-};
-/// Keys of latent attention: each head's is [rotary | plain], the rotary part shared.
-struct LatentKeysShape {
-  std::int64_t rows = 0, heads = 0, plain_dim = 0, rotary_dim = 0;
-};
-/// Greedy choice among the logits of a vocabulary shard, or among `parts` shards' choices.
-struct GreedyShape {
-  std::int64_t rows = 0, columns = 0, first_column = 0, parts = 1;
-};
 /// `count` is the payload in elements (whole buffer for all-reduce, gathered output, scattered input, sent message;
 /// what a ring shift hands to the next rank of its group).
 struct CollectiveShape {
@@ -228,10 +86,11 @@ struct CollectiveShape {
   double busiest_count = 0;      ///< routed rows: elements that the busiest rank takes, which all wait for
 };
 
-using OpShape = std::variant<GemmShape, GroupedGemmShape, AttentionOpShape, NormShape, RopeShape, ActivationShape,
-                             EmbeddingShape, CrossEntropyOpShape, BlockShape, AdamWShape, DropoutShape, ClipShape,
-                             RouterShape, RowsShape, PermuteShape, LatentKeysShape, GreedyShape, CollectiveShape,
-                             WindowShape, BatchNormShape, UpsampleShape, PoolRowsShape>;
+/// The shape of each operation, or of communication. Sizes are local to the rank.
+#define SHARDBENCH_SHAPE(name, Args) Args::Shape,
+using OpShape = UniqueVariant<std::variant<GemmShape>,
+                              SHARDBENCH_EACH_OPERATION(SHARDBENCH_SHAPE, SHARDBENCH_SHAPE) CollectiveShape>::type;
+#undef SHARDBENCH_SHAPE
 
 /// Queues of a rank: compute, one per communicating axis, and eight for the pipeline (send or receive, activation or
 /// gradient, direction 0 or 1), so that no transfer ever waits for one of another kind.

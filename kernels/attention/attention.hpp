@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/core/binding.hpp"
+#include "kernels/core/cost.hpp"
 #include "kernels/core/device.hpp"
 
 namespace shardbench {
@@ -37,9 +39,39 @@ struct AttentionShape {
   Dtype dtype = Dtype::f32;
 };
 
+/// What one attention op works on, and the pairs that it counts.
+struct AttentionOpShape {
+  std::int64_t seq_q = 0, seq_k = 0, batch = 0, heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0, window = 0;
+  float scale = 1, softcap = 0;
+  AttentionMask mask = AttentionMask::causal;
+  double visible_pairs = 0;                                    ///< query-key pairs a head computes for one sample
+  double full_pairs = 0;                                       ///< the pairs it stands for when masked ones count too
+  std::int64_t q_offset = aligned_ends, statistic_stride = 0;  ///< as the kernels take them
+  bool add_q = false, add_kv = false;                          ///< backward adds to its gradients
+};
+
+/// What an attention op asks of its kernel, at the longest context.
+AttentionShape attention_shape(AttentionOpShape const& shape, Dtype dtype);
+
+/// Which keys a query sees, without the position arrays: query i stands at `q_offset` + i, key j at j.
+struct AttentionVisibility {
+  std::int64_t seq_q = 0, seq_k = 0;
+  bool causal = true;
+  std::int64_t window = 0;    ///< 0 means unlimited; else the ages 0 .. window-1 are seen
+  std::int64_t q_offset = 0;  ///< seq_k - seq_q where the queries are the last positions
+};
+
+/// Number of (query, key) pairs that take part, in closed form.
+double visible_pairs(AttentionVisibility const& visibility);
+
 /// out = softmax(scale * q k^T + mask) v, never holding seq_q x seq_k scores.
 /// A query that sees no key gives zeros and a log-sum-exp of -infinity.
 struct AttentionForwardArgs {
+  using Shape = AttentionOpShape;
+  /// Two products a pair: 2 * (head_dim + value_dim) FLOPs; q, k, v read, out and log-sum-exp written.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static AttentionForwardArgs bind(Shape const& shape, Binding const& binding);
+
   AttentionShape shape;
   AttentionTensor q, k, v, out;
   float* log_sum_exp = nullptr;  ///< [batch, heads, seq_q]
@@ -48,6 +80,11 @@ struct AttentionForwardArgs {
 /// Gradients of q, k, v from that of out; exact for the keys given when out and log_sum_exp are those over all keys.
 /// dq, and dk with dv, are overwritten, or added to when asked.
 struct AttentionBackwardArgs {
+  using Shape = AttentionOpShape;
+  /// Five products a pair, the scores' recomputation included; the model's are the four that the gradient needs.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static AttentionBackwardArgs bind(Shape const& shape, Binding const& binding);
+
   AttentionShape shape;
   AttentionTensor q, k, v, out, dout, dq, dk, dv;
   float const* log_sum_exp = nullptr;
@@ -57,6 +94,11 @@ struct AttentionBackwardArgs {
 /// out and its log-sum-exp, over some keys, take in `block`'s, over other keys of the same queries: each is weighted by
 /// its share of the softmax sum. Queries that a side shows no key keep the other side's values.
 struct AttentionMergeArgs {
+  using Shape = AttentionOpShape;
+  /// 3 FLOPs an element and 8 a row and head: both outputs and their statistics are read, one of each is written.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static AttentionMergeArgs bind(Shape const& shape, Binding const& binding);
+
   std::int64_t seq = 0, batch = 0, heads = 0, value_dim = 0;
   AttentionTensor out, block;
   float* log_sum_exp = nullptr;              ///< [batch, heads, seq], heads `statistic_stride` apart

@@ -19,13 +19,13 @@ struct Positions {
   std::vector<std::int32_t> q, k;
 
   void assign(AttentionShape const& shape) {
-    q.resize(static_cast<std::size_t>(shape.seq_q));
-    k.resize(static_cast<std::size_t>(shape.seq_k));
+    q.resize(shape.seq_q);
+    k.resize(shape.seq_k);
     for (std::int64_t i = 0; i < shape.seq_q; ++i) {
-      q[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(q_position(shape, i));
+      q[i] = static_cast<std::int32_t>(q_position(shape, i));
     }
     for (std::int64_t j = 0; j < shape.seq_k; ++j) {
-      k[static_cast<std::size_t>(j)] = static_cast<std::int32_t>(k_position(shape, j));
+      k[j] = static_cast<std::int32_t>(k_position(shape, j));
     }
   }
 };

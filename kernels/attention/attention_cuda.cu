@@ -126,7 +126,7 @@ class ScratchCursor {
   explicit ScratchCursor(Scratch scratch) : scratch_(scratch) {}
   template <class T>
   T* take(std::int64_t count) {
-    std::size_t const bytes = (static_cast<std::size_t>(count) * sizeof(T) + 15) / 16 * 16;
+    std::size_t const bytes = (count * sizeof(T) + 15) / 16 * 16;
     VALIDATE(used_ + bytes <= scratch_.bytes, "attention tiles exceed the scratch memory");
     void* const taken = scratch_.data + used_;
     used_ += bytes;
@@ -143,11 +143,11 @@ Matrix tile_matrix(void const* data, ScoreTile const& tile, Dtype dtype) {
 }
 
 std::size_t tile_bytes(ScoreTile const& tile, std::size_t element) {
-  return static_cast<std::size_t>(tile.heads.heads * tile.queries.size() * tile.stride) * element;
+  return tile.heads.heads * tile.queries.size() * tile.stride * element;
 }
 
 std::size_t statistic_bytes(AttentionShape const& s) {
-  return static_cast<std::size_t>(statistic_row(s, s.batch - 1, s.heads - 1) + s.seq_q) * sizeof(float);
+  return (statistic_row(s, s.batch - 1, s.heads - 1) + s.seq_q) * sizeof(float);
 }
 
 /// Calls `body` for each range of `step` of [range.begin, range.end).
@@ -272,7 +272,7 @@ void store_gradient(CudaStream& stream, AttentionBackwardArgs const& args, Atten
   Matrix const target = kv_matrix(args.shape, to, heads, keys, dim);
   std::int64_t const count = heads.heads * keys.size() * dim;
   declare_access(stream.native(),
-                 {reads(from, static_cast<std::size_t>(count) * sizeof(float)),
+                 {reads(from, count * sizeof(float)),
                   writes(target.data, span_bytes(keys.size(), heads.heads * dim, target.row_stride, sizeof(T)))});
   StoreGradient<T> const body{
       from, static_cast<T*>(const_cast<void*>(target.data)), keys.size(), dim, target.row_stride, args.accumulate_kv};
@@ -292,7 +292,7 @@ void backward_keys(CudaStream& stream, AttentionBackwardArgs const& args, Attent
   std::int64_t const dv_count = heads.heads * keys.size() * s.value_dim;
   KeyGradients const gradients{scratch.take<float>(dk_count), scratch.take<float>(dv_count)};
   auto const zero = [&](float* data, std::int64_t count) {
-    CUDA_CHECK(cudaMemsetAsync(data, 0, static_cast<std::size_t>(count) * sizeof(float), stream.get()));
+    CUDA_CHECK(cudaMemsetAsync(data, 0, count * sizeof(float), stream.get()));
   };
   zero(gradients.dk, dk_count);
   zero(gradients.dv, dv_count);

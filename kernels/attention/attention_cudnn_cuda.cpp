@@ -177,7 +177,7 @@ class CudnnPlans final : public StreamLibraryState {
       auto plan = std::make_unique<Plan>();
       describe(plan->graph, args);
       check(plan->graph.build(handle_, {fe::HeurMode_t::A}), "building attention");
-      plan->workspace_bytes = static_cast<std::size_t>(std::max<std::int64_t>(plan->graph.get_workspace_size(), 0));
+      plan->workspace_bytes = std::max<std::int64_t>(plan->graph.get_workspace_size(), 0);
       found = plans_.emplace(key, std::move(plan)).first;
     }
     return *found->second;

@@ -97,7 +97,7 @@ void decode_attention(CudaStream& stream, AttentionForwardArgs const& args) {
                                    reads(args.k.data, span(s.seq_k, args.k, s.kv_heads * s.head_dim)),
                                    reads(args.v.data, span(s.seq_k, args.v, s.kv_heads * s.value_dim)),
                                    writes(args.out.data, span(1, args.out, s.heads * s.value_dim)),
-                                   writes(args.log_sum_exp, static_cast<std::size_t>(statistics) * sizeof(float))});
+                                   writes(args.log_sum_exp, statistics * sizeof(float))});
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
     Decode<T> const d{s,

@@ -45,16 +45,15 @@ struct ScoreRow {
 };
 
 ScoreRow score_row(AttentionShape const& shape, Head const& q, std::int64_t i, Head const& k) {
-  ScoreRow row{std::vector<double>(static_cast<std::size_t>(shape.seq_k), -infinity),
-               std::vector<double>(static_cast<std::size_t>(shape.seq_k), 0.0)};
+  ScoreRow row{std::vector<double>(shape.seq_k, -infinity), std::vector<double>(shape.seq_k, 0.0)};
   Visibility const visible = visibility_of(shape);
   double const cap = static_cast<double>(shape.softcap);
   for (std::int64_t j = 0; j < shape.seq_k; ++j) {
     if (!visible(q_position(shape, i), k_position(shape, j))) continue;
     double const raw = static_cast<double>(shape.scale) * dot(q, i, k, j, shape.head_dim);
     double const bounded = cap > 0 ? std::tanh(raw / cap) : 0.0;
-    row.score[static_cast<std::size_t>(j)] = cap > 0 ? cap * bounded : raw;
-    row.slope[static_cast<std::size_t>(j)] = cap > 0 ? 1 - bounded * bounded : 1.0;
+    row.score[j] = cap > 0 ? cap * bounded : raw;
+    row.slope[j] = cap > 0 ? 1 - bounded * bounded : 1.0;
   }
   return row;
 }
@@ -72,14 +71,14 @@ void forward_query(AttentionForwardArgs const& args, std::int64_t b, std::int64_
                                         .score;
   double const highest = *std::max_element(score.begin(), score.end());
   double sum = 0;
-  std::vector<double> weighted(static_cast<std::size_t>(shape.value_dim), 0.0);
+  std::vector<double> weighted(shape.value_dim, 0.0);
   for (std::int64_t j = 0; j < shape.seq_k && highest > -infinity; ++j) {
-    double const weight = std::exp(score[static_cast<std::size_t>(j)] - highest);
+    double const weight = std::exp(score[j] - highest);
     sum += weight;
-    for (std::int64_t d = 0; d < shape.value_dim; ++d) weighted[static_cast<std::size_t>(d)] += weight * v(j, d);
+    for (std::int64_t d = 0; d < shape.value_dim; ++d) weighted[d] += weight * v(j, d);
   }
   for (std::int64_t d = 0; d < shape.value_dim; ++d) {
-    out.set(i, d, sum > 0 ? weighted[static_cast<std::size_t>(d)] / sum : 0.0);
+    out.set(i, d, sum > 0 ? weighted[d] / sum : 0.0);
   }
   if (args.log_sum_exp != nullptr) {
     args.log_sum_exp[statistic_index(shape, b, head, i)] =
@@ -105,16 +104,16 @@ void backward_query(AttentionBackwardArgs const& args, std::int64_t b, std::int6
   ScoreRow const row = score_row(shape, q, i, k);
   double const mean = dot(dout, i, out, i, shape.value_dim);
   for (std::int64_t j = 0; j < shape.seq_k; ++j) {
-    double const weight = std::exp(row.score[static_cast<std::size_t>(j)] - log_sum_exp);
+    double const weight = std::exp(row.score[j] - log_sum_exp);
     if (weight == 0) continue;
-    double const dscore = weight * (dot(dout, i, v, j, shape.value_dim) - mean) *
-                          row.slope[static_cast<std::size_t>(j)] * static_cast<double>(shape.scale);
+    double const dscore =
+        weight * (dot(dout, i, v, j, shape.value_dim) - mean) * row.slope[j] * static_cast<double>(shape.scale);
     for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-      gradient.dq[static_cast<std::size_t>(i * shape.head_dim + d)] += dscore * k(j, d);
-      gradient.dk[static_cast<std::size_t>(j * shape.head_dim + d)] += dscore * q(i, d);
+      gradient.dq[i * shape.head_dim + d] += dscore * k(j, d);
+      gradient.dk[j * shape.head_dim + d] += dscore * q(i, d);
     }
     for (std::int64_t d = 0; d < shape.value_dim; ++d) {
-      gradient.dv[static_cast<std::size_t>(j * shape.value_dim + d)] += weight * dout(i, d);
+      gradient.dv[j * shape.value_dim + d] += weight * dout(i, d);
     }
   }
 }
@@ -122,7 +121,7 @@ void backward_query(AttentionBackwardArgs const& args, std::int64_t b, std::int6
 void write_gradient(Head const& to, std::vector<double> const& values, std::int64_t seq, bool accumulate) {
   for (std::int64_t s = 0; s < seq; ++s) {
     for (std::int64_t d = 0; d < to.dim; ++d) {
-      double const value = values[static_cast<std::size_t>(s * to.dim + d)];
+      double const value = values[s * to.dim + d];
       to.set(s, d, accumulate ? to(s, d) + value : value);
     }
   }
@@ -141,7 +140,7 @@ void attention_forward(AttentionForwardArgs const& args) {
 void attention_backward(AttentionBackwardArgs const& args) {
   AttentionShape const& shape = args.shape;
   std::int64_t const group = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 0;
-  auto const zeros = [](std::int64_t n) { return std::vector<double>(static_cast<std::size_t>(n), 0.0); };
+  auto const zeros = [](std::int64_t n) { return std::vector<double>(n, 0.0); };
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
       HeadGradient gradient;

@@ -107,7 +107,7 @@ struct Join {
   }
 };
 
-std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
+std::size_t floats(std::int64_t count) { return count * sizeof(float); }
 
 }  // namespace
 
@@ -115,7 +115,7 @@ void batch_norm_forward(Stream& stream, BatchNormForwardArgs const& a) {
   if (a.rows == 0) return;
   CudaStream& queue = cuda_stream(stream);
   std::size_t const whole = span_bytes(a.rows, a.cols, a.cols, bytes_of(a.dtype));
-  std::size_t const row = static_cast<std::size_t>(a.cols) * bytes_of(a.dtype);
+  std::size_t const row = a.cols * bytes_of(a.dtype);
   float const share = 1.0f / static_cast<float>(a.rows);
   declare_access(stream.native(), {reads(a.x, whole), reads(a.weight, row), reads(a.bias, row), writes(a.y, whole),
                                    writes(a.mean, floats(a.cols)), writes(a.rstd, floats(a.cols))});
@@ -136,11 +136,10 @@ void batch_norm_forward(Stream& stream, BatchNormForwardArgs const& a) {
 void batch_norm_backward(Stream& stream, BatchNormBackwardArgs const& a) {
   CudaStream& queue = cuda_stream(stream);
   std::size_t const whole = span_bytes(a.rows, a.cols, a.cols, bytes_of(a.dtype));
-  declare_access(
-      stream.native(),
-      {reads(a.dy, whole), reads(a.x, whole), reads(a.weight, static_cast<std::size_t>(a.cols) * bytes_of(a.dtype)),
-       reads(a.mean, floats(a.cols)), reads(a.rstd, floats(a.cols)), writes(a.dx, whole),
-       writes(a.dweight, floats(a.cols)), writes(a.dbias, floats(a.cols)), writes(a.sums, floats(2 * a.cols))});
+  declare_access(stream.native(), {reads(a.dy, whole), reads(a.x, whole), reads(a.weight, a.cols * bytes_of(a.dtype)),
+                                   reads(a.mean, floats(a.cols)), reads(a.rstd, floats(a.cols)), writes(a.dx, whole),
+                                   writes(a.dweight, floats(a.cols)), writes(a.dbias, floats(a.cols)),
+                                   writes(a.sums, floats(2 * a.cols))});
   with_float_type(a.dtype, [&](auto element) {
     using T = decltype(element);
     auto const *dy = static_cast<T const*>(a.dy), *x = static_cast<T const*>(a.x),

@@ -99,17 +99,11 @@ struct WeightTerm {
   }
 };
 
-std::size_t image_bytes(WindowShape const& w, Dtype dtype) {
-  return static_cast<std::size_t>(w.rows() * w.channels) * bytes_of(dtype);
-}
-std::size_t out_bytes(WindowShape const& w, Dtype dtype) {
-  return static_cast<std::size_t>(w.out_rows() * w.channels) * bytes_of(dtype);
-}
-std::size_t weight_bytes(WindowShape const& w, Dtype dtype) {
-  return static_cast<std::size_t>(w.taps() * w.channels) * bytes_of(dtype);
-}
+std::size_t image_bytes(WindowShape const& w, Dtype dtype) { return w.rows() * w.channels * bytes_of(dtype); }
+std::size_t out_bytes(WindowShape const& w, Dtype dtype) { return w.out_rows() * w.channels * bytes_of(dtype); }
+std::size_t weight_bytes(WindowShape const& w, Dtype dtype) { return w.taps() * w.channels * bytes_of(dtype); }
 std::size_t cols_bytes(WindowShape const& w, Dtype dtype) {
-  return static_cast<std::size_t>(w.out_rows() * w.taps() * w.channels) * bytes_of(dtype);
+  return w.out_rows() * w.taps() * w.channels * bytes_of(dtype);
 }
 
 template <class T, class... Pointers>

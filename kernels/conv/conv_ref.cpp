@@ -33,10 +33,10 @@ void im2col(Im2colArgs const& args) {
 
 void col2im(Col2imArgs const& args) {
   std::int64_t const c = args.window.channels, width = args.window.taps() * c;
-  std::vector<double> sums(static_cast<std::size_t>(args.window.rows() * c), 0.0);
+  std::vector<double> sums(args.window.rows() * c, 0.0);
   each_tap(args.window, [&](std::int64_t out, std::int64_t tap, std::int64_t in) {
     for (std::int64_t i = 0; i < c && in >= 0; ++i)
-      sums[static_cast<std::size_t>(in * c + i)] += read_element(args.cols, args.dtype, out * width + tap * c + i);
+      sums[in * c + i] += read_element(args.cols, args.dtype, out * width + tap * c + i);
   });
   for (std::size_t i = 0; i < sums.size(); ++i)
     write_element(args.x, args.dtype, static_cast<std::int64_t>(i), sums[i]);
@@ -44,10 +44,10 @@ void col2im(Col2imArgs const& args) {
 
 void depthwise_forward(DepthwiseForwardArgs const& args) {
   std::int64_t const c = args.window.channels;
-  std::vector<double> sums(static_cast<std::size_t>(args.window.out_rows() * c), 0.0);
+  std::vector<double> sums(args.window.out_rows() * c, 0.0);
   each_tap(args.window, [&](std::int64_t out, std::int64_t tap, std::int64_t in) {
     for (std::int64_t i = 0; i < c && in >= 0; ++i)
-      sums[static_cast<std::size_t>(out * c + i)] +=
+      sums[out * c + i] +=
           read_element(args.x, args.dtype, in * c + i) * read_element(args.weight, args.dtype, tap * c + i);
   });
   for (std::size_t i = 0; i < sums.size(); ++i)
@@ -56,13 +56,13 @@ void depthwise_forward(DepthwiseForwardArgs const& args) {
 
 void depthwise_backward(DepthwiseBackwardArgs const& args) {
   std::int64_t const c = args.window.channels;
-  std::vector<double> dx(static_cast<std::size_t>(args.window.rows() * c), 0.0);
-  std::vector<double> dw(static_cast<std::size_t>(args.window.taps() * c), 0.0);
+  std::vector<double> dx(args.window.rows() * c, 0.0);
+  std::vector<double> dw(args.window.taps() * c, 0.0);
   each_tap(args.window, [&](std::int64_t out, std::int64_t tap, std::int64_t in) {
     for (std::int64_t i = 0; i < c && in >= 0; ++i) {
       double const dy = read_element(args.dy, args.dtype, out * c + i);
-      dx[static_cast<std::size_t>(in * c + i)] += dy * read_element(args.weight, args.dtype, tap * c + i);
-      dw[static_cast<std::size_t>(tap * c + i)] += dy * read_element(args.x, args.dtype, in * c + i);
+      dx[in * c + i] += dy * read_element(args.weight, args.dtype, tap * c + i);
+      dw[tap * c + i] += dy * read_element(args.x, args.dtype, in * c + i);
     }
   });
   for (std::size_t i = 0; i < dx.size(); ++i) write_element(args.dx, args.dtype, static_cast<std::int64_t>(i), dx[i]);

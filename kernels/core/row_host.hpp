@@ -46,7 +46,7 @@ class Workspace {
  public:
   /// At least `count` floats, valid until the next call.
   float* floats(std::int64_t count) {
-    auto const needed = static_cast<std::size_t>(count);
+    std::size_t const needed = count;
     if (buffer_.size() < needed) {
       buffer_.clear();  // nothing to copy when it grows
       buffer_.resize(needed);

@@ -103,7 +103,7 @@ void with_width(CrossEntropyShape const& shape, void const* other, Run const& ru
 std::size_t logit_bytes(CrossEntropyShape const& s) {
   return span_bytes(s.tokens, s.columns, s.columns, bytes_of(s.dtype));
 }
-std::size_t token_bytes(CrossEntropyShape const& s) { return static_cast<std::size_t>(s.tokens) * sizeof(float); }
+std::size_t token_bytes(CrossEntropyShape const& s) { return s.tokens * sizeof(float); }
 
 }  // namespace
 

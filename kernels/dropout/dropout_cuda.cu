@@ -37,11 +37,10 @@ struct Dropout {
 
 void dropout(Stream& stream, DropoutArgs const& args) {
   std::int64_t const count = args.rows * args.cols;
-  std::size_t const size = bytes_of(args.dtype), bytes = static_cast<std::size_t>(count) * size;
+  std::size_t const size = bytes_of(args.dtype), bytes = count * size;
   declare_access(stream.native(),
-                 {reads(args.x, bytes), reads(args.bias, static_cast<std::size_t>(args.cols) * size),
-                  reads(args.residual, bytes), writes(args.out, bytes),
-                  reads(args.positions, static_cast<std::size_t>(args.rows / args.batch) * sizeof(std::int32_t))});
+                 {reads(args.x, bytes), reads(args.bias, args.cols * size), reads(args.residual, bytes),
+                  writes(args.out, bytes), reads(args.positions, (args.rows / args.batch) * sizeof(std::int32_t))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
     constexpr int width = pack_width<T>;

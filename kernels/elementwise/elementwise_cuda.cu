@@ -20,22 +20,6 @@ struct Add {
   }
 };
 
-template <class T>
-struct Scale {
-  T* x;
-  float factor;
-  float const* factor_device;
-
-  template <int width>
-  __device__ void at(std::int64_t i) const {
-    float value[width];
-    load<width>(x + i, value);
-    float const whole = factor_device ? factor * *factor_device : factor;
-    for (int j = 0; j < width; ++j) value[j] *= whole;
-    store<width>(x + i, value);
-  }
-};
-
 /// Between float types.
 template <class From, class To>
 struct Convert {
@@ -97,23 +81,13 @@ void move_block(CudaStream& stream, CopyBlockArgs const& args) {
 }  // namespace
 
 void add(Stream& stream, AddArgs const& args) {
-  std::size_t const bytes = static_cast<std::size_t>(args.count) * bytes_of(args.dtype);
+  std::size_t const bytes = args.count * bytes_of(args.dtype);
   declare_access(stream.native(), {reads(args.a, bytes), reads(args.b, bytes), writes(args.out, bytes)});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
     Add<T> const body{static_cast<T const*>(args.a), static_cast<T const*>(args.b), static_cast<T*>(args.out),
                       args.scale};
     for_each<pack_width<T>>(body, args.count, all_aligned(args.a, args.b, args.out), cuda_stream(stream));
-  });
-}
-
-void scale(Stream& stream, ScaleArgs const& args) {
-  std::size_t const bytes = static_cast<std::size_t>(args.count) * bytes_of(args.dtype);
-  declare_access(stream.native(), {writes(args.x, bytes), reads(args.factor_device, sizeof(float))});
-  with_float_type(args.dtype, [&](auto element) {
-    using T = decltype(element);
-    Scale<T> const body{static_cast<T*>(args.x), args.factor, args.factor_device};
-    for_each<pack_width<T>>(body, args.count, all_aligned(args.x), cuda_stream(stream));
   });
 }
 

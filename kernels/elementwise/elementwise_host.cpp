@@ -36,8 +36,7 @@ void copy_rows(CopyBlockArgs const& args) {
   bool const dense = args.from_stride == args.cols && args.to_stride == args.cols;
   std::int64_t const rows = dense ? 1 : args.rows, cols = dense ? args.rows * args.cols : args.cols;
   for (std::int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * args.to_stride * size, from + r * args.from_stride * size,
-                static_cast<std::size_t>(cols * size));
+    std::memcpy(to + r * args.to_stride * size, from + r * args.from_stride * size, cols * size);
   }
 }
 
@@ -90,14 +89,6 @@ void square_sum(SquareSumArgs const& args) {
     }
   });
   args.out[0] = static_cast<float>(total);
-}
-
-void scale(ScaleArgs const& args) {
-  float const factor = args.factor * (args.factor_device != nullptr ? *args.factor_device : 1.0f);
-  with_storage(args.dtype, "scale", [&]<class T>(T) {
-    auto* const x = static_cast<T*>(args.x);
-    for (std::int64_t i = 0; i < args.count; ++i) x[i] = from_float<T>(to_float(x[i]) * factor);
-  });
 }
 
 }  // namespace shardbench::host

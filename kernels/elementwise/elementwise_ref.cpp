@@ -38,12 +38,4 @@ void square_sum(SquareSumArgs const& args) {
   args.out[0] = static_cast<float>(sum);
 }
 
-void scale(ScaleArgs const& args) {
-  double const factor = static_cast<double>(args.factor) *
-                        (args.factor_device != nullptr ? static_cast<double>(*args.factor_device) : 1.0);
-  for (std::int64_t i = 0; i < args.count; ++i) {
-    write_element(args.x, args.dtype, i, factor * read_element(args.x, args.dtype, i));
-  }
-}
-
 }  // namespace shardbench::reference

@@ -52,7 +52,7 @@ void column_sum(Stream& stream, ColumnSumArgs const& args) {
 void square_sum(Stream& stream, SquareSumArgs const& args) {
   CudaStream& queue = cuda_stream(stream);
   auto* const partials = reinterpret_cast<float*>(queue.scratch().data);
-  declare_access(stream.native(), {reads(args.x, static_cast<std::size_t>(args.count) * bytes_of(args.dtype)),
+  declare_access(stream.native(), {reads(args.x, args.count * bytes_of(args.dtype)),
                                    writes(partials, most_partials * sizeof(float)), writes(args.out, sizeof(float))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);

@@ -59,7 +59,7 @@ __global__ void scatter_kernel(std::int32_t const* ids, T const* dout, float* dw
 
 void embedding_forward(Stream& stream, EmbeddingForwardArgs const& args) {
   std::size_t const element = bytes_of(args.dtype);
-  declare_access(stream.native(), {reads(args.ids, static_cast<std::size_t>(args.tokens) * sizeof(std::int32_t)),
+  declare_access(stream.native(), {reads(args.ids, args.tokens * sizeof(std::int32_t)),
                                    reads(args.weight, span_bytes(args.rows, args.cols, args.cols, element)),
                                    writes(args.out, span_bytes(args.tokens, args.cols, args.cols, element))});
   with_float_type(args.dtype, [&](auto type) {
@@ -79,10 +79,10 @@ void embedding_forward(Stream& stream, EmbeddingForwardArgs const& args) {
 
 void embedding_backward(Stream& stream, EmbeddingBackwardArgs const& args) {
   CudaStream& queue = cuda_stream(stream);
-  std::size_t const weight_bytes = static_cast<std::size_t>(args.rows * args.cols) * sizeof(float);
+  std::size_t const weight_bytes = args.rows * args.cols * sizeof(float);
   if (weight_bytes == 0) return;
   declare_access(stream.native(),
-                 {reads(args.ids, static_cast<std::size_t>(args.tokens) * sizeof(std::int32_t)),
+                 {reads(args.ids, args.tokens * sizeof(std::int32_t)),
                   reads(args.dout, span_bytes(args.tokens, args.cols, args.cols, bytes_of(args.dtype))),
                   writes(args.dweight, weight_bytes)});
   if (!args.accumulate) CUDA_CHECK(cudaMemsetAsync(args.dweight, 0, weight_bytes, queue.get()));

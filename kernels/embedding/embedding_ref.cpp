@@ -19,12 +19,12 @@ void embedding_forward(EmbeddingForwardArgs const& args) {
 }
 
 void embedding_backward(EmbeddingBackwardArgs const& args) {
-  std::vector<double> sums(static_cast<std::size_t>(args.rows * args.cols), 0.0);
+  std::vector<double> sums(args.rows * args.cols, 0.0);
   for (std::int64_t t = 0; t < args.tokens; ++t) {
     std::int64_t const row = args.ids[t] - args.first_row;
     if (row < 0 || row >= args.rows) continue;
     for (std::int64_t c = 0; c < args.cols; ++c) {
-      sums[static_cast<std::size_t>(row * args.cols + c)] +=
+      sums[row * args.cols + c] +=
           static_cast<double>(args.scale) * read_element(args.dout, args.dtype, t * args.cols + c);
     }
   }

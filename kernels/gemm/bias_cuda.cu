@@ -25,7 +25,7 @@ struct AddBias {
 void add_bias(CudaStream& stream, Matrix const& c, std::int64_t rows, std::int64_t cols, float beta, void const* bias,
               Dtype bias_dtype) {
   declare_access(stream.native(), {writes(c.data, span_bytes(rows, cols, c.row_stride, bytes_of(c.dtype))),
-                                   reads(bias, static_cast<std::size_t>(cols) * bytes_of(bias_dtype))});
+                                   reads(bias, cols * bytes_of(bias_dtype))});
   with_float_type(c.dtype, [&](auto c_type) {
     with_float_type(bias_dtype, [&](auto bias_type) {
       using T = decltype(c_type);

@@ -43,7 +43,7 @@ struct PickToken {
   }
 };
 
-std::size_t best_bytes(std::int64_t rows) { return static_cast<std::size_t>(rows) * 2 * sizeof(float); }
+std::size_t best_bytes(std::int64_t rows) { return rows * 2 * sizeof(float); }
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void best_token(Stream& stream, BestTokenArgs const& args) {
 void pick_token(Stream& stream, PickTokenArgs const& args) {
   if (args.rows == 0) return;
   declare_access(stream.native(), {reads(args.best, best_bytes(args.parts * args.rows)),
-                                   writes(args.tokens, static_cast<std::size_t>(args.rows) * sizeof(std::int32_t))});
+                                   writes(args.tokens, args.rows * sizeof(std::int32_t))});
   for_each<1>(PickToken{args.best, args.tokens, args.parts, args.rows}, args.rows, false, cuda_stream(stream));
 }
 

@@ -67,7 +67,7 @@ bool widths_fit(LatentKeyShape const& s) {
 }
 
 std::size_t key_bytes(LatentKeyShape const& s) {
-  return static_cast<std::size_t>(s.rows * s.heads * (s.rotary_dim + s.plain_dim)) * bytes_of(s.dtype);
+  return s.rows * s.heads * (s.rotary_dim + s.plain_dim) * bytes_of(s.dtype);
 }
 std::size_t plain_bytes(LatentKeyShape const& s) {
   return span_bytes(s.rows, s.heads * s.plain_dim, s.plain_stride, bytes_of(s.dtype));

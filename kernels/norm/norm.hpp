@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/core/binding.hpp"
+#include "kernels/core/cost.hpp"
 #include "kernels/core/device.hpp"
 
 namespace shardbench {
@@ -13,8 +15,22 @@ SB_HOST_DEVICE inline std::int64_t vector_offset(std::int64_t r, std::int64_t he
   return heads == 1 ? r * stride : r / heads * stride + r % heads * cols;
 }
 
+/// `residual`: forward adds one first, backward takes the gradient of that sum.
+struct NormShape {
+  NormKind kind = NormKind::layer_norm;
+  std::int64_t rows = 0, cols = 0;
+  float eps = 0, weight_offset = 0;
+  bool residual = false;
+  std::int64_t heads = 1;  ///< vectors of `cols` in a row, each normed by itself
+};
+
 /// y = normalise(x + residual) * (weight + weight_offset) + bias over the last dim, statistics in fp32.
 struct NormForwardArgs {
+  using Shape = NormShape;
+  /// 8 FLOPs an element (layer norm) or 5 (RMS norm), 1 more with a residual.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static NormForwardArgs bind(Shape const& shape, Binding const& binding);
+
   NormKind kind = NormKind::layer_norm;
   void const* x = nullptr;         ///< [rows, cols]
   void const* residual = nullptr;  ///< [rows, cols] or nullptr
@@ -37,6 +53,11 @@ struct NormForwardArgs {
 /// dx = d(norm)/dx * dy (+ dsum); dweight and dbias (fp32, summed over rows) are written, or added to when
 /// `accumulate`.
 struct NormBackwardArgs {
+  using Shape = NormShape;
+  /// About twice the forward's FLOPs; dy and x read, dx written, dsum read too when the residual path brings one.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static NormBackwardArgs bind(Shape const& shape, Binding const& binding);
+
   NormKind kind = NormKind::layer_norm;
   void const* dy = nullptr;  ///< [rows, cols]
   void const* x = nullptr;   ///< the normalised input (x, or sum when a residual was added)

@@ -192,10 +192,9 @@ void backward(CudaStream& stream, NormBackwardArgs const& a) {
 
 void norm_forward(Stream& stream, NormForwardArgs const& args) {
   if (args.rows == 0 || args.cols == 0) return;
-  std::size_t const element = bytes_of(args.dtype),
-                    floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
+  std::size_t const element = bytes_of(args.dtype), floats = args.rows * args.heads * sizeof(float);
   std::size_t const dense = span_bytes(args.rows, args.cols, args.cols, element);
-  std::size_t const row = static_cast<std::size_t>(args.cols) * element;
+  std::size_t const row = args.cols * element;
   declare_access(
       stream.native(),
       {reads(args.x, span_bytes(args.rows, args.heads * args.cols, args.x_stride, element)),
@@ -207,14 +206,12 @@ void norm_forward(Stream& stream, NormForwardArgs const& args) {
 
 void norm_backward(Stream& stream, NormBackwardArgs const& args) {
   if (args.cols == 0) return;
-  std::size_t const element = bytes_of(args.dtype),
-                    floats = static_cast<std::size_t>(args.rows * args.heads) * sizeof(float);
+  std::size_t const element = bytes_of(args.dtype), floats = args.rows * args.heads * sizeof(float);
   std::size_t const x_bytes = span_bytes(args.rows, args.heads * args.cols, args.x_stride, element);
-  declare_access(
-      stream.native(),
-      {reads(args.dy, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)), reads(args.x, x_bytes),
-       reads(args.weight, static_cast<std::size_t>(args.cols) * element), reads(args.mean, floats),
-       reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
+  declare_access(stream.native(),
+                 {reads(args.dy, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)),
+                  reads(args.x, x_bytes), reads(args.weight, args.cols * element), reads(args.mean, floats),
+                  reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
   with_float_type(args.dtype, [&](auto type) { backward<decltype(type)>(cuda_stream(stream), args); });
 }
 

@@ -7,13 +7,13 @@
 namespace shardbench::reference {
 
 void norm_forward(NormForwardArgs const& args) {
-  std::vector<double> x(static_cast<std::size_t>(args.cols));
+  std::vector<double> x(args.cols);
   auto const cols = static_cast<double>(args.cols);
   for (std::int64_t r = 0; r < args.rows * args.heads; ++r) {
     std::int64_t const x_at = vector_offset(r, args.heads, args.cols, args.x_stride);
     std::int64_t const y_at = vector_offset(r, args.heads, args.cols, args.y_stride);
     for (std::int64_t c = 0; c < args.cols; ++c) {
-      double& value = x[static_cast<std::size_t>(c)];
+      double& value = x[c];
       value = read_element(args.x, args.dtype, x_at + c);
       if (args.residual == nullptr) continue;
       // What is normalised is the sum as stored, so that fused and separate addition give the same result.
@@ -31,7 +31,7 @@ void norm_forward(NormForwardArgs const& args) {
     for (std::int64_t c = 0; c < args.cols; ++c) {
       double const weight = read_element(args.weight, args.dtype, c) + static_cast<double>(args.weight_offset);
       double const bias = args.bias != nullptr ? read_element(args.bias, args.dtype, c) : 0.0;
-      write_element(args.y, args.dtype, y_at + c, (x[static_cast<std::size_t>(c)] - mean) * rstd * weight + bias);
+      write_element(args.y, args.dtype, y_at + c, (x[c] - mean) * rstd * weight + bias);
     }
     if (args.mean != nullptr) args.mean[r] = static_cast<float>(mean);
     if (args.rstd != nullptr) args.rstd[r] = static_cast<float>(rstd);
@@ -60,8 +60,8 @@ void backward_row(NormBackwardArgs const& args, std::int64_t r, std::vector<doub
   if (args.kind == NormKind::rms_norm) mean_scaled = 0;
   for (std::int64_t c = 0; c < args.cols; ++c) {
     std::int64_t const at = x_at + c;
-    dweight[static_cast<std::size_t>(c)] += dy(c) * normalised(c);
-    dbias[static_cast<std::size_t>(c)] += dy(c);
+    dweight[c] += dy(c) * normalised(c);
+    dbias[c] += dy(c);
     double dx = rstd * (scaled(c) - mean_scaled - normalised(c) * mean_product);
     if (args.dsum != nullptr) dx += read_element(args.dsum, args.dtype, at);
     write_element(args.dx, args.dtype, at, dx);
@@ -77,7 +77,7 @@ void write_sums(std::vector<double> const& sums, float* to, bool accumulate) {
 }  // namespace
 
 void norm_backward(NormBackwardArgs const& args) {
-  std::vector<double> dweight(static_cast<std::size_t>(args.cols), 0.0), dbias = dweight;
+  std::vector<double> dweight(args.cols, 0.0), dbias = dweight;
   for (std::int64_t r = 0; r < args.rows * args.heads; ++r) backward_row(args, r, dweight, dbias);
   if (args.dweight == nullptr) return;
   write_sums(dweight, args.dweight, args.accumulate);

@@ -1,13 +1,25 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/core/binding.hpp"
+#include "kernels/core/cost.hpp"
 #include "kernels/core/device.hpp"
 
 namespace shardbench {
 
+/// Parameters that this rank updates.
+struct AdamWShape {
+  std::int64_t count = 0;
+};
+
 /// One AdamW step (Loshchilov & Hutter 2019) over a flat range. The master copy is updated and rounded into
 /// `parameter`.
 struct AdamWArgs {
+  using Shape = AdamWShape;
+  /// 14 FLOPs a parameter; both averages and the master (when there is one) read and written.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static AdamWArgs bind(Shape const& shape, Binding const& binding);
+
   void* parameter = nullptr;       ///< [count] of parameter_dtype
   float* master = nullptr;         ///< [count], or nullptr when parameter_dtype is f32
   float* exp_avg = nullptr;        ///< [count]

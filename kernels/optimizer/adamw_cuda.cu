@@ -38,7 +38,7 @@ struct AdamW {
 
 void adamw(Stream& stream, AdamWArgs const& args) {
   VALIDATE(args.step >= 1, "AdamW step " + std::to_string(args.step) + " (the first update is step 1)");
-  auto const count = static_cast<std::size_t>(args.count);
+  std::size_t const count = args.count;
   declare_access(
       stream.native(),
       {writes(args.parameter, count * bytes_of(args.parameter_dtype)), writes(args.master, count * sizeof(float)),

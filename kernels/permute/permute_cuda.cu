@@ -169,7 +169,7 @@ __global__ void combine_weights_kernel(T const* dy, T const* x, std::int32_t con
 
 template <class T>
 std::size_t bytes(std::int64_t count) {
-  return static_cast<std::size_t>(count) * sizeof(T);
+  return count * sizeof(T);
 }
 
 std::size_t row_bytes(std::int64_t rows, std::int64_t cols, Dtype dtype) {

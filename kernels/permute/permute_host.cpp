@@ -16,9 +16,9 @@ std::int64_t row_of(std::int32_t const* rows, std::int64_t entry) { return rows 
 void expert_rows(ExpertRowsArgs const& args) {
   std::int64_t const local = args.experts / args.ranks, entries = args.tokens * args.top_k;
   thread_local std::vector<std::int64_t> taken, next, pieces;
-  taken.assign(static_cast<std::size_t>(args.experts), 0);
+  taken.assign(args.experts, 0);
   auto const start = [&](std::int64_t piece) { return args.from == nullptr ? 0 : args.from[piece]; };
-  pieces.resize(static_cast<std::size_t>(args.earlier));
+  pieces.resize(args.earlier);
   std::iota(pieces.begin(), pieces.end(), std::int64_t{0});
   std::ranges::sort(pieces, {}, start);
   auto piece = pieces.begin();
@@ -30,33 +30,30 @@ void expert_rows(ExpertRowsArgs const& args) {
   for (std::int64_t i = 0; i < entries; ++i) {
     std::int64_t const expert = args.indices[i];
     for (; piece != pieces.end() && start(*piece) <= i / args.top_k; ++piece)
-      for (std::int64_t e = 0; e < args.experts; ++e)
-        taken[static_cast<std::size_t>(e)] += args.before[*piece * args.experts + e];
-    bool const kept = args.capacity == 0 || taken[static_cast<std::size_t>(expert)]++ < args.capacity;
+      for (std::int64_t e = 0; e < args.experts; ++e) taken[e] += args.before[*piece * args.experts + e];
+    bool const kept = args.capacity == 0 || taken[expert]++ < args.capacity;
     args.rows[i * args.copies] = kept ? args.counts[place(expert, 0)]++ : -1;
   }
   for (std::int64_t e = 0; e < args.experts; ++e)
     for (std::int64_t copy = 1; copy < args.copies; ++copy) args.counts[place(e, copy)] = args.counts[place(e, 0)];
-  next.assign(static_cast<std::size_t>(args.experts * args.copies), 0);
+  next.assign(args.experts * args.copies, 0);
   for (std::size_t v = 1; v < next.size(); ++v) next[v] = next[v - 1] + args.counts[v - 1];
   for (std::int64_t i = 0; i < entries; ++i) {
     std::int64_t const position = args.rows[i * args.copies];
     for (std::int64_t copy = 0; copy < args.copies; ++copy)
       args.rows[i * args.copies + copy] =
-          position < 0
-              ? -1
-              : static_cast<std::int32_t>(next[static_cast<std::size_t>(place(args.indices[i], copy))] + position);
+          position < 0 ? -1 : static_cast<std::int32_t>(next[place(args.indices[i], copy)] + position);
   }
 }
 
 void source_rows(SourceRowsArgs const& args) {
   thread_local std::vector<std::int64_t> from;
-  from.assign(static_cast<std::size_t>(args.sources * args.experts), 0);
+  from.assign(args.sources * args.experts, 0);
   for (std::size_t i = 1; i < from.size(); ++i) from[i] = from[i - 1] + args.counts[i - 1];
   std::int64_t to = 0;
   for (std::int64_t e = 0; e < args.experts; ++e)
     for (std::int64_t s = 0; s < args.sources; ++s) {
-      std::int64_t const chunk = s * args.experts + e, first = from[static_cast<std::size_t>(chunk)];
+      std::int64_t const chunk = s * args.experts + e, first = from[chunk];
       for (std::int64_t i = 0; i < args.counts[chunk]; ++i) args.rows[first + i] = static_cast<std::int32_t>(to++);
     }
 }

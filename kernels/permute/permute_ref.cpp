@@ -68,13 +68,12 @@ void unpermute(UnpermuteArgs const& args) {
 }
 
 void combine_weights(CombineWeightsArgs const& args) {
-  std::vector<double> sums(static_cast<std::size_t>(args.tokens * args.slots / args.copies), 0.0);
+  std::vector<double> sums(args.tokens * args.slots / args.copies, 0.0);
   for (std::int64_t i = 0; i < args.tokens * args.slots; ++i)
     if (std::int64_t const row = row_of(args.rows, i); row >= 0)
       for (std::int64_t c = 0; c < args.cols; ++c)
-        sums[static_cast<std::size_t>(i / args.copies)] +=
-            read_element(args.dy, args.dtype, i / args.slots * args.cols + c) *
-            read_element(args.x, args.dtype, row * args.cols + c);
+        sums[i / args.copies] += read_element(args.dy, args.dtype, i / args.slots * args.cols + c) *
+                                 read_element(args.x, args.dtype, row * args.cols + c);
   for (std::size_t i = 0; i < sums.size(); ++i) args.dweights[i] = static_cast<float>(sums[i]);
 }
 

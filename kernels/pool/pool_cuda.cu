@@ -126,7 +126,7 @@ struct SpreadRows {
   }
 };
 
-std::size_t bytes(std::int64_t elements, Dtype dtype) { return static_cast<std::size_t>(elements) * bytes_of(dtype); }
+std::size_t bytes(std::int64_t elements, Dtype dtype) { return elements * bytes_of(dtype); }
 
 }  // namespace
 

@@ -42,10 +42,9 @@ void max_pool_forward(MaxPoolForwardArgs const& args) {
 
 void max_pool_backward(MaxPoolBackwardArgs const& args) {
   WindowSizes const s = sizes_of(args.window);
-  std::vector<double> dx(static_cast<std::size_t>(args.window.rows() * s.channels), 0.0);
+  std::vector<double> dx(args.window.rows() * s.channels, 0.0);
   for (std::int64_t i = 0; i < args.window.out_rows() * s.channels; ++i)
-    dx[static_cast<std::size_t>(seen_row(s, i / s.channels, args.taps[i]) * s.channels + i % s.channels)] +=
-        read_element(args.dy, args.dtype, i);
+    dx[seen_row(s, i / s.channels, args.taps[i]) * s.channels + i % s.channels] += read_element(args.dy, args.dtype, i);
   for (std::size_t i = 0; i < dx.size(); ++i) write_element(args.dx, args.dtype, static_cast<std::int64_t>(i), dx[i]);
 }
 
@@ -56,11 +55,10 @@ void upsample_forward(UpsampleForwardArgs const& a) {
 }
 
 void upsample_backward(UpsampleBackwardArgs const& a) {
-  std::vector<double> dx(static_cast<std::size_t>(a.height * a.width * a.batch * a.channels), 0.0);
+  std::vector<double> dx(a.height * a.width * a.batch * a.channels, 0.0);
   for (std::int64_t row = 0; row < a.height * a.width * a.factor * a.factor * a.batch; ++row)
     for (std::int64_t c = 0; c < a.channels; ++c)
-      dx[static_cast<std::size_t>(small_row(a, row) * a.channels + c)] +=
-          read_element(a.dy, a.dtype, row * a.channels + c);
+      dx[small_row(a, row) * a.channels + c] += read_element(a.dy, a.dtype, row * a.channels + c);
   for (std::size_t i = 0; i < dx.size(); ++i) write_element(a.dx, a.dtype, static_cast<std::int64_t>(i), dx[i]);
 }
 

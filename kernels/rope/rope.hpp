@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/core/binding.hpp"
+#include "kernels/core/cost.hpp"
 #include "kernels/core/device.hpp"
 
 namespace shardbench {
@@ -19,10 +21,22 @@ struct RopeRule {
   float amplitude = 1;
 };
 
+/// Heads of (sequence, batch) rows to turn.
+struct RopeShape {
+  std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0;
+  RopeRule rule;
+  bool inverse = false;
+};
+
 /// Rotates the first `rotary_dim` elements of each head in place by its position (halves paired, as in Llama and
 /// GPT-NeoX). `inverse` rotates back by the same
 /// angles (and scales by the same amplitude), which is the backward pass.
 struct RopeArgs {
+  using Shape = RopeShape;
+  /// 3 FLOPs an element that turns (2 products, 1 sum), read and written in place.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static RopeArgs bind(Shape const& shape, Binding const& binding);
+
   void* x = nullptr;  ///< [seq*batch rows (sequence outermost), row_stride]; heads start at x
   std::int64_t seq = 0, batch = 0, heads = 0, head_dim = 0, rotary_dim = 0, row_stride = 0;
   RopeRule rule;

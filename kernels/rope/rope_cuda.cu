@@ -37,7 +37,7 @@ void rope(Stream& stream, RopeArgs const& args) {
   if (args.heads == 0) return;
   declare_access(stream.native(),
                  {writes(args.x, span_bytes(rows, args.heads * args.head_dim, args.row_stride, bytes_of(args.dtype))),
-                  reads(args.positions, static_cast<std::size_t>(args.seq) * sizeof(std::int32_t))});
+                  reads(args.positions, args.seq * sizeof(std::int32_t))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
     Rope<T> const body{static_cast<T*>(args.x), args.batch, args.heads,     args.head_dim, args.rotary_dim,

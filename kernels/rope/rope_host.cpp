@@ -25,7 +25,7 @@ void rotate_rows(RopeArgs const& args) {
   std::int64_t const half = args.rotary_dim / 2;
   float* const sine = workspace.floats(2 * half);
   float* const cosine = sine + half;
-  frequency.resize(static_cast<std::size_t>(half));
+  frequency.resize(half);
   double* const radians = frequency.data();
   for (std::int64_t d = 0; d < half; ++d) {
     radians[d] = rope_frequency(args.rule, d, args.rotary_dim);

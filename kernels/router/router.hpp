@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/core/binding.hpp"
+#include "kernels/core/cost.hpp"
 #include "kernels/core/device.hpp"
 
 namespace shardbench {
@@ -28,9 +30,21 @@ struct PrescribedChoice {
 /// The most experts that a router takes (what a GPU block keeps of them).
 inline constexpr std::int64_t most_experts = 1024;
 
+/// Tokens to route, and where a prescribed choice (PrescribedChoice) stands.
+struct RouterShape {
+  RouterRule rule;
+  std::int64_t tokens = 0;
+  std::int32_t period = 1, rotation = 0;  ///< of a prescribed choice (PrescribedChoice)
+};
+
 /// Chooses top_k experts a token by score (plus bias), the lowest index first among equals, and gives their weights:
 /// scores without the bias. Chosen experts are in order of falling choice, or of rising index when prescribed.
 struct RouterForwardArgs {
+  using Shape = RouterShape;
+  /// Scores of every expert and the choice.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static RouterForwardArgs bind(Shape const& shape, Binding const& binding);
+
   RouterRule rule;
   PrescribedChoice prescribed;   ///< by score when it has no numbers
   void const* logits = nullptr;  ///< [tokens, experts]
@@ -43,6 +57,11 @@ struct RouterForwardArgs {
 
 /// dlogits from the gradients of the chosen weights; the choice itself has none.
 struct RouterBackwardArgs {
+  using Shape = RouterShape;
+  /// The same, and the logits' gradient is written too.
+  static OpCost cost(Shape const& shape, CostContext const& context);
+  static RouterBackwardArgs bind(Shape const& shape, Binding const& binding);
+
   RouterRule rule;
   void const* logits = nullptr;
   std::int32_t const* indices = nullptr;

@@ -145,7 +145,7 @@ __global__ void backward_kernel(RouterRule rule, T const* logits, std::int32_t c
   }
 }
 
-std::size_t entries(std::int64_t tokens, std::int64_t each) { return static_cast<std::size_t>(tokens * each); }
+std::size_t entries(std::int64_t tokens, std::int64_t each) { return tokens * each; }
 
 void check(RouterRule const& rule) {
   VALIDATE(rule.experts <= most_experts,

@@ -29,10 +29,8 @@ Scores scores_of(RouterRule const& rule, void const* logits, Dtype dtype, std::i
 std::vector<std::int64_t> largest(Scores const& values, std::int64_t count) {
   std::vector<std::int64_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
-    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
-  });
-  order.resize(static_cast<std::size_t>(count));
+  std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return values[a] > values[b]; });
+  order.resize(count);
   return order;
 }
 
@@ -46,7 +44,7 @@ std::vector<std::int64_t> choose_by_score(RouterRule const& rule, Scores choice)
   }
   auto const allowed = largest(group_scores, rule.top_groups);
   for (std::int64_t e = 0; e < rule.experts; ++e)
-    if (std::ranges::find(allowed, e / members) == allowed.end()) choice[static_cast<std::size_t>(e)] = -INFINITY;
+    if (std::ranges::find(allowed, e / members) == allowed.end()) choice[e] = -INFINITY;
   return largest(choice, rule.top_k);
 }
 
@@ -61,7 +59,7 @@ std::vector<std::int64_t> choose_as_prescribed(RouterRule const& rule, Prescribe
 
 double chosen_sum(RouterRule const& rule, Scores const& scores, std::int32_t const* indices) {
   double sum = 0;
-  for (std::int64_t j = 0; j < rule.top_k; ++j) sum += scores[static_cast<std::size_t>(indices[j])];
+  for (std::int64_t j = 0; j < rule.top_k; ++j) sum += scores[indices[j]];
   return rule.normalize ? sum : 1;
 }
 
@@ -72,16 +70,14 @@ void router_forward(RouterForwardArgs const& args) {
   for (std::int64_t t = 0; t < args.tokens; ++t) {
     Scores const scores = scores_of(rule, args.logits, args.dtype, t);
     Scores choice = scores;
-    for (std::int64_t e = 0; args.bias && e < rule.experts; ++e)
-      choice[static_cast<std::size_t>(e)] += static_cast<double>(args.bias[e]);
+    for (std::int64_t e = 0; args.bias && e < rule.experts; ++e) choice[e] += static_cast<double>(args.bias[e]);
     auto const chosen =
         args.prescribed.numbers ? choose_as_prescribed(rule, args.prescribed, t) : choose_by_score(rule, choice);
     std::int32_t* const indices = args.indices + t * rule.top_k;
-    for (std::int64_t j = 0; j < rule.top_k; ++j)
-      indices[j] = static_cast<std::int32_t>(chosen[static_cast<std::size_t>(j)]);
+    for (std::int64_t j = 0; j < rule.top_k; ++j) indices[j] = static_cast<std::int32_t>(chosen[j]);
     double const factor = static_cast<double>(rule.scale) / chosen_sum(rule, scores, indices);
     for (std::int64_t j = 0; j < rule.top_k; ++j)
-      args.weights[t * rule.top_k + j] = static_cast<float>(factor * scores[static_cast<std::size_t>(indices[j])]);
+      args.weights[t * rule.top_k + j] = static_cast<float>(factor * scores[indices[j]]);
   }
 }
 
@@ -94,11 +90,10 @@ void router_backward(RouterBackwardArgs const& args) {
     // w_j = scale * s_j / sum, with sum = 1 unless weights are normalised.
     double const sum = chosen_sum(rule, scores, indices), scale = static_cast<double>(rule.scale);
     double through_sum = 0;
+    for (std::int64_t j = 0; j < rule.top_k; ++j) through_sum += static_cast<double>(dweights[j]) * scores[indices[j]];
+    Scores dscores(rule.experts, 0.0);
     for (std::int64_t j = 0; j < rule.top_k; ++j)
-      through_sum += static_cast<double>(dweights[j]) * scores[static_cast<std::size_t>(indices[j])];
-    Scores dscores(static_cast<std::size_t>(rule.experts), 0.0);
-    for (std::int64_t j = 0; j < rule.top_k; ++j)
-      dscores[static_cast<std::size_t>(indices[j])] =
+      dscores[indices[j]] =
           scale * (static_cast<double>(dweights[j]) / sum - (rule.normalize ? through_sum / (sum * sum) : 0));
     double mean = 0;
     for (std::size_t e = 0; e < scores.size(); ++e) mean += dscores[e] * scores[e];

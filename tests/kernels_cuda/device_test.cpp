@@ -57,15 +57,15 @@ TEST_F(Device_, CopiesOutsideAnAllocationAreRefused) {
 
 TEST_F(Device_, ALaunchThatFailsThrowsAndNamesTheCall) {
   float* const values = upload({1, 2, 3});
-  ScaleArgs const args{.x = values, .count = 3, .factor = 2};
+  AddArgs const args{.a = values, .b = values, .out = values, .count = 3};
   emulation::inject_fault(emulation::Fault::launch, 1);
   try {
-    device_.kernels().scale(*stream_, args);
+    device_.kernels().add(*stream_, args);
     FAIL() << "the launch failure went unnoticed";
   } catch (Error const& error) {
     EXPECT_NE(std::string(error.what()).find("cudaErrorLaunchFailure"), std::string::npos) << error.what();
   }
-  device_.kernels().scale(*stream_, args);
+  device_.kernels().add(*stream_, args);
   EXPECT_EQ(download(values, 3), (std::vector<float>{2, 4, 6}));
   device_.deallocate(values);
 }
@@ -103,7 +103,7 @@ TEST_F(Device_, KernelsThatWriteTooFarAreFound) {
   GTEST_SKIP() << "the sanitizer ends the process at such a write, as it should";
 #else
   float* const values = upload({1, 2, 3});
-  device_.kernels().scale(*stream_, {.x = values, .count = 4, .factor = 2});
+  device_.kernels().add(*stream_, {.a = values, .b = values, .out = values, .count = 4});
   stream_->synchronize();
   EXPECT_EQ(emulation::find_overruns().size(), 1u);
   device_.deallocate(values);

@@ -8,15 +8,18 @@ class Order : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    values_ = upload(std::vector<float>(64, 1.0f));
+    values_ = upload(std::vector<float>(64, 1.0f)), ones_ = upload(std::vector<float>(64, 1.0f));
   }
   void TearDown() override {
     device_.synchronize();
-    device_.deallocate(values_);
+    device_.deallocate(values_), device_.deallocate(ones_);
     GpuTest::TearDown();
   }
-  void scale(Stream& stream, float factor, std::int64_t first = 0, std::int64_t count = 64) {
-    device_.kernels().scale(stream, {.x = values_ + first, .count = count, .factor = factor});
+  /// A kernel that writes to values_ and reads nothing of them.
+  void write(Stream& stream, float value, std::int64_t first = 0, std::int64_t count = 64) {
+    CopyBlockArgs args{.from = ones_, .to = values_ + first, .rows = 1, .cols = count};
+    args.from_stride = args.to_stride = count, args.scale = value;
+    device_.kernels().copy_block(stream, args);
   }
   /// Later work on `later` starts after all that is on `earlier` now.
   void order(Stream& earlier, Stream& later) {
@@ -26,32 +29,32 @@ class Order : public GpuTest {
   }
   std::size_t races() { return emulation::take_races().size(); }
 
-  float* values_ = nullptr;
+  float *values_ = nullptr, *ones_ = nullptr;
   std::unique_ptr<Stream> other_ = device_.make_stream(StreamKind::comm);
 };
 
 TEST_F(Order, TwoStreamsOnOneBufferAreReported) {
-  scale(*stream_, 2);
-  scale(*other_, 3);
+  write(*stream_, 2);
+  write(*other_, 3);
   auto const found = emulation::take_races();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_NE(found[0].find("write by a kernel"), std::string::npos) << found[0];
 }
 
 TEST_F(Order, AnEventOrdersThem) {
-  scale(*stream_, 2);
+  write(*stream_, 2);
   order(*stream_, *other_);
-  scale(*other_, 3);
+  write(*other_, 3);
   order(*other_, *stream_);
-  EXPECT_EQ(download(values_, 64), std::vector<float>(64, 6.0f));
+  EXPECT_EQ(download(values_, 64), std::vector<float>(64, 3.0f));
 }
 
 TEST_F(Order, ADroppedWaitIsReported) {
   int const before = emulation::waits_issued();
   emulation::drop_wait(1);
-  scale(*stream_, 2);
+  write(*stream_, 2);
   order(*stream_, *other_);
-  scale(*other_, 3);
+  write(*other_, 3);
   EXPECT_EQ(emulation::waits_issued(), before + 1);
   EXPECT_EQ(races(), 1u);
 }
@@ -59,34 +62,34 @@ TEST_F(Order, ADroppedWaitIsReported) {
 TEST_F(Order, WorkAfterTheRecordIsNotCovered) {
   auto const event = device_.make_event(false);
   stream_->record(*event);
-  scale(*stream_, 2);
+  write(*stream_, 2);
   other_->wait(*event);
-  scale(*other_, 3);
+  write(*other_, 3);
   EXPECT_EQ(races(), 1u);
 }
 
 TEST_F(Order, AWaitOfTheHostOrdersThem) {
-  scale(*stream_, 2);
+  write(*stream_, 2);
   stream_->synchronize();
-  scale(*other_, 3);
+  write(*other_, 3);
   other_->synchronize();
-  EXPECT_EQ(download(values_, 1)[0], 6.0f);
+  EXPECT_EQ(download(values_, 1)[0], 3.0f);
 }
 
 TEST_F(Order, OrderPassesThroughAThirdStream) {
   auto const third = device_.make_stream(StreamKind::comm);
-  scale(*stream_, 2);
+  write(*stream_, 2);
   order(*stream_, *third);
   order(*third, *other_);
-  scale(*other_, 3);
+  write(*other_, 3);
   EXPECT_EQ(races(), 0u);
 }
 
 TEST_F(Order, PartsThatDoNotOverlapAreFree) {
-  scale(*stream_, 2, 0, 32);
-  scale(*other_, 3, 32, 32);
+  write(*stream_, 2, 0, 32);
+  write(*other_, 3, 32, 32);
   EXPECT_EQ(races(), 0u);
-  scale(*other_, 3, 31, 2);
+  write(*other_, 3, 31, 2);
   EXPECT_EQ(races(), 1u);
 }
 
@@ -97,7 +100,7 @@ TEST_F(Order, TwoReadersAreFreeUntilSomeoneWrites) {
   args.out = out + 64;
   device_.kernels().add(*other_, args);
   EXPECT_EQ(races(), 0u);
-  scale(*other_, 2);  // reads of the first stream are still open
+  write(*other_, 2);  // reads of the first stream are still open
   auto const found = emulation::take_races();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_NE(found[0].find("read by a kernel"), std::string::npos) << found[0];
@@ -106,7 +109,7 @@ TEST_F(Order, TwoReadersAreFreeUntilSomeoneWrites) {
 
 TEST_F(Order, CopiesAndProductsAreSeenToo) {
   std::vector<float> host(64);
-  scale(*stream_, 2);
+  write(*stream_, 2);
   device_.copy_to_host(host.data(), values_, 64 * sizeof(float), *other_);
   EXPECT_EQ(races(), 1u);
   device_.synchronize();
@@ -122,7 +125,7 @@ TEST_F(Order, ResultsAreRightUnderAnyDelays) {
   for (unsigned const seed : {1u, 2u, 3u}) {
     emulation::set_delay_seed(seed);
     auto const one = device_.make_stream(StreamKind::compute), two = device_.make_stream(StreamKind::comm);
-    scale(*one, 0);
+    write(*one, 0);
     for (int i = 0; i < 10; ++i) {
       AddArgs const add{.a = values_, .b = values_, .out = values_, .count = 64};
       device_.kernels().add(*one, add);

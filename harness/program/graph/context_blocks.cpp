@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/core/cost.hpp"
+#include "kernels/attention/attention.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {

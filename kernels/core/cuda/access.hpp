@@ -26,7 +26,7 @@ inline Access writes(void const* data, std::size_t bytes) { return {data, bytes,
 /// `rows` of `cols` elements, `stride` elements apart, of `element_bytes` each: the span from first to last byte.
 inline std::size_t span_bytes(std::int64_t rows, std::int64_t cols, std::int64_t stride, std::size_t element_bytes) {
   if (rows <= 0 || cols <= 0) return 0;
-  return static_cast<std::size_t>((rows - 1) * stride + cols) * element_bytes;
+  return ((rows - 1) * stride + cols) * element_bytes;
 }
 
 }  // namespace shardbench

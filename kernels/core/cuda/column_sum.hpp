@@ -37,8 +37,7 @@ void sum_columns(CudaStream& stream, Value const& value, float* sums, std::int64
   std::int64_t const parts =
       std::clamp<std::int64_t>((rows + rows_per_part - 1) / rows_per_part, 1, std::min(room, most_parts));
   auto* const partials = reinterpret_cast<float*>(scratch.data);
-  declare_access(stream.native(), {writes(partials, static_cast<std::size_t>(parts * cols) * sizeof(float)),
-                                   writes(sums, static_cast<std::size_t>(cols) * sizeof(float))});
+  declare_access(stream.native(), {writes(partials, parts * cols * sizeof(float)), writes(sums, cols * sizeof(float))});
   unsigned const block = block_for(cols);
   auto const column_blocks = static_cast<unsigned>((cols + block - 1) / block);
   launch(column_partials_kernel<Value>, dim3(column_blocks, static_cast<unsigned>(parts)), block, stream, value,

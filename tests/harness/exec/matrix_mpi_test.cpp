@@ -6,7 +6,6 @@
 #include <random>
 #include <set>
 
-#include "harness/exec/launch_compute.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/exec/expect_parity.hpp"
 
@@ -51,9 +50,8 @@ std::optional<Experiment> runnable(Draw const& d, std::string* why = nullptr) {
   e.device = DeviceKind::cpu;
   try {
     resolve(e);
-    std::string reason = not_executable(lower(unsharded(e), 0));
-    for (std::int64_t rank = 0; rank < e.ranks && reason.empty(); ++rank) reason = not_executable(lower(e, rank));
-    if (!reason.empty()) throw IllegalConfig(reason);
+    static_cast<void>(lower(unsharded(e), 0));
+    for (std::int64_t rank = 0; rank < e.ranks; ++rank) static_cast<void>(lower(e, rank));
   } catch (InputError const& error) {
     if (why) *why = error.what();
     return std::nullopt;

@@ -179,15 +179,6 @@ TEST(ParameterValues, AShardIsASliceOfTheWhole) {
   }
 }
 
-TEST(Runner, RefusesWhatHasNoKernel) {
-  Experiment const e = small_experiment(small_llama(1), cut(1, 1, 1));
-  StepProgram program = lower(e, 0);
-  program.segments.front().ops.front().kind = OpKind::scale;
-  auto const device = make_host_device();
-  auto const self = make_self_communicator();
-  EXPECT_THROW(Runner(std::move(program), *device, *self), IllegalConfig);
-}
-
 TEST(Runner, ReadsBackWhatIsWritten) {
   Experiment e = small_experiment(small_gpt(1), cut(1, 1, 1));
   e.precision = Dtype::bf16;

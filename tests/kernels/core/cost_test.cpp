@@ -1,25 +1,34 @@
-#include "kernels/core/cost.hpp"
-
 #include <gtest/gtest.h>
+
+#include "kernels/operations.hpp"
 
 namespace shardbench {
 namespace {
 
 TEST(Cost, GemmCountsProductsAndOperands) {
-  OpCost const cost = gemm_cost(3, 5, 7, Dtype::bf16, Dtype::f32);
+  CostContext context{.precision = Dtype::bf16, .output = Dtype::f32};
+  OpCost const cost = GemmArgs::cost({3, 5, 7}, context);
   EXPECT_EQ(cost.flops, 2 * 3 * 5 * 7);
   EXPECT_EQ(cost.bytes, 2 * (3 * 7 + 7 * 5) + 4 * 3 * 5);
-  EXPECT_EQ(gemm_cost(3, 5, 7, Dtype::bf16, Dtype::f32, true).bytes, cost.bytes + 4 * 3 * 5);
-  EXPECT_EQ(gemm_cost(100000, 100000, 100000, Dtype::f32, Dtype::f32).flops, 2e15);  // beyond 32 bits
+  context.adds = true;
+  EXPECT_EQ(GemmArgs::cost({3, 5, 7}, context).bytes, cost.bytes + 4 * 3 * 5);
+  EXPECT_EQ(GemmArgs::cost({100000, 100000, 100000}, {}).flops, 2e15);  // beyond 32 bits
+}
+
+TEST(Cost, ABiasIsNoModelFlop) {
+  OpCost const plain = GemmArgs::cost({3, 5, 7}, {}), biased = GemmArgs::cost({3, 5, 7}, {.given_inputs = 0b111});
+  EXPECT_EQ(biased.flops, plain.flops + 3 * 5);
+  EXPECT_EQ(biased.bytes, plain.bytes + 4 * 5);
+  EXPECT_EQ(biased.model_flops, plain.flops);
 }
 
 TEST(Cost, OneGroupIsAGemm) {
-  EXPECT_EQ(grouped_gemm_cost(9, 1, 5, 7, Dtype::bf16, Dtype::bf16).flops,
-            gemm_cost(9, 5, 7, Dtype::bf16, Dtype::bf16).flops);
-  EXPECT_EQ(grouped_gemm_cost(9, 1, 5, 7, Dtype::bf16, Dtype::bf16).bytes,
-            gemm_cost(9, 5, 7, Dtype::bf16, Dtype::bf16).bytes);
-  EXPECT_EQ(grouped_gemm_weight_gradient_cost(9, 1, 5, 7, Dtype::bf16, Dtype::f32).bytes,
-            gemm_cost(5, 7, 9, Dtype::bf16, Dtype::f32).bytes);
+  CostContext const context{.precision = Dtype::bf16, .output = Dtype::bf16};
+  GroupedGemmShape shape{.groups = 1, .m = 9, .n = 5, .k = 7, .expected_m = 9};
+  EXPECT_EQ(GroupedGemmArgs::cost(shape, context).flops, GemmArgs::cost({9, 5, 7}, context).flops);
+  EXPECT_EQ(GroupedGemmArgs::cost(shape, context).bytes, GemmArgs::cost({9, 5, 7}, context).bytes);
+  shape = {.groups = 1, .m = 5, .n = 7, .k = 9, .weight_gradient = true, .expected_m = 9};
+  EXPECT_EQ(GroupedGemmArgs::cost(shape, context).bytes, GemmArgs::cost({5, 7, 9}, context).bytes);
 }
 
 /// The pairs one by one.
@@ -58,29 +67,41 @@ TEST(Cost, VisiblePairsOfACausalSquareAreTheTriangle) {
 TEST(Cost, AttentionAgreesWithTheTransformerFormula) {
   // 12 q s per token and layer forwards and backwards together, counted in full (Megatron-LM's training.py).
   std::int64_t const seq = 128, heads = 4, dim = 16, batch = 3;
-  AttentionCostShape const shape{seq, seq, batch, heads, 2, dim, dim, 128.0 * 128.0, Dtype::bf16};
+  AttentionOpShape shape{seq, seq, batch, heads, 2, dim, dim};
+  shape.visible_pairs = 128.0 * 129 / 2, shape.full_pairs = 128.0 * 128.0;
+  OpCost const forward = AttentionForwardArgs::cost(shape, {}), backward = AttentionBackwardArgs::cost(shape, {});
   double const per_token = 12.0 * static_cast<double>(heads * dim) * static_cast<double>(seq);
-  EXPECT_EQ(attention_forward_cost(shape).flops + attention_backward_model_flops(shape),
-            per_token * static_cast<double>(seq * batch));
-  EXPECT_EQ(attention_backward_cost(shape).flops, 2.5 * attention_forward_cost(shape).flops);
+  EXPECT_EQ(forward.model_flops_full + backward.model_flops_full, per_token * static_cast<double>(seq * batch));
+  EXPECT_EQ(forward.model_flops, forward.flops);
+  EXPECT_EQ(backward.model_flops, 2 * forward.flops);
+  EXPECT_EQ(backward.flops, 2.5 * forward.flops);
 }
 
 TEST(Cost, AttentionBytesKnowTheKvHeads) {
-  AttentionCostShape shape{8, 8, 1, 4, 4, 16, 16, 64, Dtype::bf16};
-  double const all = attention_forward_cost(shape).bytes;
+  AttentionOpShape shape{8, 8, 1, 4, 4, 16, 16};
+  double const all = AttentionForwardArgs::cost(shape, {Dtype::bf16}).bytes;
   EXPECT_EQ(all, 2.0 * 4 * (8 * 4 * 16) + 4.0 * 8 * 4);
   shape.kv_heads = 1;
-  EXPECT_EQ(all - attention_forward_cost(shape).bytes, 2.0 * 2 * 8 * 3 * 16);
+  EXPECT_EQ(all - AttentionForwardArgs::cost(shape, {Dtype::bf16}).bytes, 2.0 * 2 * 8 * 3 * 16);
 }
 
 TEST(Cost, MemoryBoundOpsCountTheirTensors) {
-  EXPECT_EQ(add_cost(10, Dtype::bf16).bytes, 60);
-  EXPECT_EQ(norm_forward_cost(2, 8, Dtype::bf16, false, true).bytes, 4 * 2 * 16 + 4 * 2);
-  EXPECT_EQ(activation_forward_cost(2, 8, Dtype::f32, true).bytes, 4 * 3 * 16);
-  EXPECT_EQ(adamw_cost(1, Dtype::bf16, Dtype::f32, true).bytes, 2 + 8 + 4 + 16);
-  EXPECT_EQ(adamw_cost(1, Dtype::f32, Dtype::f32, false).bytes, 8 + 4 + 16);
-  EXPECT_EQ(copy_block_cost(3, 4, Dtype::f32, Dtype::bf16).bytes, 72);
-  EXPECT_EQ((2 * add_cost(10, Dtype::f32) + add_cost(1, Dtype::f32)).bytes, 252);
+  EXPECT_EQ(AddArgs::cost({1, 10}, {Dtype::bf16}).bytes, 60);
+  EXPECT_EQ(
+      NormForwardArgs::cost({.kind = NormKind::rms_norm, .rows = 2, .cols = 8, .residual = true}, {Dtype::bf16}).bytes,
+      4 * 2 * 16 + 4 * 2);
+  EXPECT_EQ(ActivationForwardArgs::cost({ActivationKind::silu, true, 2, 8}, {}).bytes, 4 * 3 * 16);
+  EXPECT_EQ(AdamWArgs::cost({1}, {.precision = Dtype::bf16, .given_outputs = 0b11}).bytes, 2 + 8 + 4 + 16);
+  EXPECT_EQ(AdamWArgs::cost({1}, {.given_outputs = 0b1}).bytes, 8 + 4 + 16);
+  EXPECT_EQ(CopyBlockArgs::cost({3, 4}, {.input = Dtype::f32, .output = Dtype::bf16}).bytes, 72);
+  EXPECT_EQ((2 * AddArgs::cost({1, 10}, {}) + AddArgs::cost({1, 1}, {})).bytes, 252);
+}
+
+TEST(Cost, TheHostWaitsForBytesToo) {
+  EXPECT_EQ(PickTokenArgs::cost({.rows = 3, .parts = 4}, {}).bytes, 4 * (2 * 3 * 4 + 3));
+  EXPECT_EQ(FetchCounts::cost({.experts = 8}, {}).bytes, 4 * 8);
+  EXPECT_EQ(FetchCounts::cost({.experts = 8, .ranks = 2}, {}).bytes, 4 * 8 * 2)
+      << "what comes is fetched with what goes";
 }
 
 }  // namespace

@@ -97,17 +97,5 @@ TEST(SquareSum, HostEqualsReference) {
   }
 }
 
-TEST(Scale, HostEqualsReference) {
-  float const device_factor = 0.5f;
-  for (Dtype const dtype : storage_dtypes) {
-    for (float const* const factor : {static_cast<float const*>(nullptr), &device_factor}) {
-      Tensor actual = Tensor::random(dtype, 77, 1), expected = actual;
-      run(host_kernels().scale, ScaleArgs{actual.data(), 77, 3.0f, factor, dtype});
-      run(reference_kernels().scale, ScaleArgs{expected.data(), 77, 3.0f, factor, dtype});
-      EXPECT_TRUE(close(actual, expected, tolerance(dtype)));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace shardbench::test
