@@ -224,10 +224,14 @@ OutsideCosts measure_outside(PlanRequest const& request, CostModel const& model,
 }  // namespace
 
 void PieceCost::add(PieceCost const& piece, double times) {
-  for (double PieceCost::*const each : {&PieceCost::forward_ms, &PieceCost::backward_ms, &PieceCost::weight_backward_ms,
-                                        &PieceCost::adding_ms, &PieceCost::activation_bytes, &PieceCost::parameters,
-                                        &PieceCost::expert_parameters, &PieceCost::buckets, &PieceCost::expert_buckets})
-    this->*each += times * (piece.*each);
+  forward_ms += times * piece.forward_ms;
+  backward_ms += times * piece.backward_ms;
+  weight_backward_ms += times * piece.weight_backward_ms;
+  adding_ms += times * piece.adding_ms;
+  activation_bytes += times * piece.activation_bytes;
+  parameters += times * piece.parameters;
+  expert_parameters += times * piece.expert_parameters;
+  buckets += times * piece.buckets, expert_buckets += times * piece.expert_buckets;
 }
 
 std::vector<std::int64_t> layers_by_kind(ModelConfig const& m, std::int64_t first, std::int64_t count) {

@@ -167,11 +167,11 @@ void PlanCoster::add_reductions(ChunkCosts const& costs) {
 
 double PlanCoster::memory(ChunkCosts const& costs, std::vector<ModelPart> const& stages) const {
   PipelineSize const size = size_of(costs);
-  double most = 0;
+  double most = 0, states = 0;
+  PieceCost cost;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    PieceCost const cost = stage_cost(costs, stages[s]);
-    double const bytes = costs.state_bytes(cost) +
-                         costs.rules().in_flight(size, static_cast<double>(s)) * cost.activation_bytes +
+    if (s == 0 || stages[s] != stages[s - 1]) cost = stage_cost(costs, stages[s]), states = costs.state_bytes(cost);
+    double const bytes = states + costs.rules().in_flight(size, static_cast<double>(s)) * cost.activation_bytes +
                          layer_->working_bytes + (stages[s].head ? layer_->head_working_bytes : 0);
     most = std::max(most, bytes);
   }
