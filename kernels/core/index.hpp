@@ -10,7 +10,7 @@
 namespace shardbench {
 
 /// The place of one T in the table (IdVector<T>) that holds it. A type of its own, so that a tensor's number never
-/// indexes groups; default: none.
+/// names a group; default: none. As a number it orders, counts and indexes what lies beside the table.
 template <class T>
 class Id {
  public:
@@ -31,6 +31,10 @@ class IdVector : public std::vector<T> {
   using std::vector<T>::operator[];
   T& operator[](Id<T> id) { return std::vector<T>::operator[](static_cast<std::size_t>(std::int32_t{id})); }
   T const& operator[](Id<T> id) const { return std::vector<T>::operator[](static_cast<std::size_t>(std::int32_t{id})); }
+  /// Another table's number names nothing here.
+  template <class U>
+    requires(!std::same_as<T, U>)
+  T& operator[](Id<U> id) const = delete;
   Id<T> add(T value) {
     this->push_back(std::move(value));
     return last();
