@@ -81,19 +81,16 @@ void register_attention() {
       for (Dtype const dtype : bench_dtypes) {
         add_benchmark(bench_name("attention_forward", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);
-          time_kernel(state, bench_kernels().attention_forward, buffers.forward(),
-                      AttentionForwardArgs::cost(buffers.op_shape(), {dtype}));
+          time_kernel(state, buffers.forward(), buffers.op_shape(), {dtype});
         });
         add_benchmark(bench_name("attention_merge", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);
-          time_kernel(state, bench_kernels().attention_merge, buffers.merge(),
-                      AttentionMergeArgs::cost(buffers.op_shape(), {dtype}));
+          time_kernel(state, buffers.merge(), buffers.op_shape(), {dtype});
         });
         add_benchmark(bench_name("attention_backward", model, tp, dtype), [=](benchmark::State& state) {
           AttentionBuffers const buffers(model, tp, dtype);
           bench_kernels().attention_forward(bench_stream(), buffers.forward());
-          time_kernel(state, bench_kernels().attention_backward, buffers.backward(),
-                      AttentionBackwardArgs::cost(buffers.op_shape(), {dtype}));
+          time_kernel(state, buffers.backward(), buffers.op_shape(), {dtype});
         });
       }
     }

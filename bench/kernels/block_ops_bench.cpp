@@ -31,7 +31,7 @@ void bench_norm_forward(benchmark::State& state, ModelShape const& model, Dtype 
   args.rows = tokens();
   args.cols = args.x_stride = args.y_stride = model.hidden;
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().norm_forward, args, NormForwardArgs::cost(norm_shape(model), {dtype}));
+  time_kernel(state, args, norm_shape(model), {dtype});
 }
 
 void bench_norm_backward(benchmark::State& state, ModelShape const& model, Dtype dtype) {
@@ -53,7 +53,7 @@ void bench_norm_backward(benchmark::State& state, ModelShape const& model, Dtype
   args.rows = tokens();
   args.cols = args.x_stride = args.y_stride = model.hidden;
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().norm_backward, args, NormBackwardArgs::cost(norm_shape(model), {dtype}));
+  time_kernel(state, args, norm_shape(model), {dtype});
 }
 
 void bench_rope(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype) {
@@ -66,8 +66,7 @@ void bench_rope(benchmark::State& state, ModelShape const& model, std::int64_t t
   args.dtype = dtype;
   Buffer const x(dtype, tokens() * args.row_stride);
   args.x = x.data();
-  time_kernel(state, bench_kernels().rope, args,
-              RopeArgs::cost({tokens(), 1, args.heads, args.head_dim, args.rotary_dim, args.rule}, {dtype}));
+  time_kernel(state, args, {tokens(), 1, args.heads, args.head_dim, args.rotary_dim, args.rule}, {dtype});
 }
 
 void bench_activation(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype, bool backward) {
@@ -78,10 +77,10 @@ void bench_activation(benchmark::State& state, ModelShape const& model, std::int
   ActivationShape const shape{kind, model.gated, tokens(), cols};
   if (backward) {
     ActivationBackwardArgs const args{kind, model.gated, y.data(), x.data(), dx.data(), tokens(), cols, dtype};
-    time_kernel(state, bench_kernels().activation_backward, args, ActivationBackwardArgs::cost(shape, {dtype}));
+    time_kernel(state, args, shape, {dtype});
   } else {
     ActivationForwardArgs const args{kind, model.gated, x.data(), y.data(), tokens(), cols, dtype};
-    time_kernel(state, bench_kernels().activation_forward, args, ActivationForwardArgs::cost(shape, {dtype}));
+    time_kernel(state, args, shape, {dtype});
   }
 }
 
@@ -99,12 +98,11 @@ void bench_embedding(benchmark::State& state, ModelShape const& model, std::int6
   if (backward) {
     EmbeddingBackwardArgs const args{ids.ids(), out.data(), weight.floats(), tokens(), rows, model.hidden, 0,
                                      true,      dtype};
-    time_kernel(state, bench_kernels().embedding_backward, args,
-                EmbeddingBackwardArgs::cost(shape, {.precision = dtype, .adds = true}));
+    time_kernel(state, args, shape, {.precision = dtype, .adds = true});
   } else {
     EmbeddingForwardArgs const args{ids.ids(), weight.data(), out.data(), tokens(), rows, model.hidden,
                                     0,         false,         dtype};
-    time_kernel(state, bench_kernels().embedding_forward, args, EmbeddingForwardArgs::cost(shape, {dtype}));
+    time_kernel(state, args, shape, {dtype});
   }
 }
 
@@ -122,15 +120,13 @@ void bench_cross_entropy(benchmark::State& state, ModelShape const& model, std::
   KernelSet const& kernels = bench_kernels();
   kernels.cross_entropy_max(bench_stream(), {shape, maximum.floats()});
   if (pass == LossPass::max) {
-    time_kernel(state, kernels.cross_entropy_max, CrossEntropyMaxArgs{shape, maximum.floats()},
-                CrossEntropyMaxArgs::cost(sizes, {dtype}));
+    time_kernel(state, CrossEntropyMaxArgs{shape, maximum.floats()}, sizes, {dtype});
   } else if (pass == LossPass::sum) {
-    time_kernel(state, kernels.cross_entropy_sum, CrossEntropySumArgs{shape, maximum.floats(), sums.floats()},
-                CrossEntropySumArgs::cost(sizes, {dtype}));
+    time_kernel(state, CrossEntropySumArgs{shape, maximum.floats(), sums.floats()}, sizes, {dtype});
   } else {
     kernels.cross_entropy_sum(bench_stream(), {shape, maximum.floats(), sums.floats()});
     CrossEntropyBackwardArgs const args{shape, maximum.floats(), sums.floats(), dlogits.data(), 1.0f};
-    time_kernel(state, kernels.cross_entropy_backward, args, CrossEntropyBackwardArgs::cost(sizes, {dtype}));
+    time_kernel(state, args, sizes, {dtype});
   }
 }
 

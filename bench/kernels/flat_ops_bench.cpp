@@ -27,33 +27,28 @@ void bench_adamw(benchmark::State& state, ModelShape const& model, std::int64_t 
   args.gradient = gradient.data();
   args.count = count;
   args.parameter_dtype = dtype;
-  time_kernel(state, bench_kernels().adamw, args,
-              AdamWArgs::cost({count}, {.precision = dtype, .given_outputs = with_master ? 2u : 0u}));
+  time_kernel(state, args, {count}, {.precision = dtype, .given_outputs = with_master ? 2u : 0u});
 }
 
 void bench_add(benchmark::State& state, std::int64_t count, Dtype dtype) {
   Buffer const a(dtype, count), b(dtype, count), out(dtype, count);
-  time_kernel(state, bench_kernels().add, AddArgs{a.data(), b.data(), out.data(), count, 1.0f, dtype},
-              AddArgs::cost({1, count}, {dtype}));
+  time_kernel(state, AddArgs{a.data(), b.data(), out.data(), count, 1.0f, dtype}, {1, count}, {dtype});
 }
 
 void bench_column_sum(benchmark::State& state, std::int64_t cols, Dtype dtype) {
   Buffer const x(dtype, tokens() * cols), sums(Dtype::f32, cols);
-  time_kernel(state, bench_kernels().column_sum, ColumnSumArgs{x.data(), sums.floats(), tokens(), cols, false, dtype},
-              ColumnSumArgs::cost({tokens(), cols}, {dtype}));
+  time_kernel(state, ColumnSumArgs{x.data(), sums.floats(), tokens(), cols, false, dtype}, {tokens(), cols}, {dtype});
 }
 
 void bench_copy_block(benchmark::State& state, std::int64_t cols, Dtype from_dtype, Dtype to_dtype) {
   Buffer const from(from_dtype, tokens() * 2 * cols), to(to_dtype, tokens() * cols);
   CopyBlockArgs const args{from.data(), to.data(), tokens(), cols, 2 * cols, cols, from_dtype, to_dtype};
-  time_kernel(state, bench_kernels().copy_block, args,
-              CopyBlockArgs::cost({tokens(), cols}, {.input = from_dtype, .output = to_dtype}));
+  time_kernel(state, args, {tokens(), cols}, {.input = from_dtype, .output = to_dtype});
 }
 
 void bench_square_sum(benchmark::State& state, std::int64_t count, Dtype dtype) {
   Buffer const x(dtype, count), out(Dtype::f32, 1);
-  time_kernel(state, bench_kernels().square_sum, SquareSumArgs{x.data(), out.floats(), count, false, dtype},
-              SquareSumArgs::cost({1, count}, {.input = dtype}));
+  time_kernel(state, SquareSumArgs{x.data(), out.floats(), count, false, dtype}, {1, count}, {.input = dtype});
 }
 
 void bench_dropout(benchmark::State& state, std::int64_t cols, Dtype dtype) {
@@ -64,8 +59,7 @@ void bench_dropout(benchmark::State& state, std::int64_t cols, Dtype dtype) {
   args.rows = args.seq = tokens(), args.cols = cols, args.rate = 0.1f;
   args.positions = static_cast<std::int32_t const*>(positions.data());
   args.dtype = dtype;
-  time_kernel(state, bench_kernels().dropout, args,
-              DropoutArgs::cost({tokens(), cols}, {.precision = dtype, .given_inputs = 0b101}));
+  time_kernel(state, args, {tokens(), cols}, {.precision = dtype, .given_inputs = 0b101});
 }
 
 void register_model(ModelShape const& model, Dtype dtype) {

@@ -24,7 +24,7 @@ void bench_gemm(benchmark::State& state, GemmShape shape, Pass pass, Dtype dtype
   args.b = b.data();
   args.c = c.data();
   CostContext const context{.precision = dtype, .output = args.output_dtype, .adds = args.beta != 0};
-  time_kernel(state, bench_kernels().gemm, args, GemmArgs::cost(shape, context));
+  time_kernel(state, args, shape, context);
 }
 
 void add_gemm(std::string const& op, ModelShape const& model, std::int64_t tp, GemmShape shape, Pass pass) {
@@ -45,8 +45,7 @@ void bench_grouped_gemm(benchmark::State& state, Dtype dtype) {
   args.k = hidden;
   args.input_dtype = args.output_dtype = dtype;
   GroupedGemmShape const shape{.groups = groups, .m = rows, .n = ffn, .k = hidden, .expected_m = rows};
-  time_kernel(state, bench_kernels().grouped_gemm, args,
-              GroupedGemmArgs::cost(shape, {.precision = dtype, .output = dtype}));
+  time_kernel(state, args, shape, {.precision = dtype, .output = dtype});
 }
 
 /// The forward product in 8 bits, scales of one; B lies as [n,k], as cuBLASLt has it.
@@ -58,8 +57,7 @@ void bench_fp8_gemm(benchmark::State& state, GemmShape shape) {
   args.transpose_b = true;
   args.input_dtype = Dtype::fp8;
   args.output_dtype = Dtype::bf16;
-  time_kernel(state, bench_kernels().gemm, args,
-              GemmArgs::cost(shape, {.precision = Dtype::fp8, .output = Dtype::bf16}));
+  time_kernel(state, args, shape, {.precision = Dtype::fp8, .output = Dtype::bf16});
 }
 
 void add_fp8_gemm(std::string const& op, ModelShape const& model, std::int64_t tp, GemmShape shape) {
@@ -88,7 +86,7 @@ void register_gemm() {
     }
   }
   for (Dtype const dtype : bench_dtypes) {
-    add_benchmark("grouped_gemm/mixtral-8x7b/ep2-etp4/" + std::string(to_string(dtype)),
+    add_benchmark(bench_name("grouped_gemm", "mixtral-8x7b/ep2-etp4", dtype),
                   [=](benchmark::State& state) { bench_grouped_gemm(state, dtype); });
   }
 }

@@ -37,6 +37,8 @@ inline bool tp_divides(ModelShape const& model, std::int64_t tp) {
   return model.heads % tp == 0 && model.kv_heads % tp == 0 && model.ffn % tp == 0;
 }
 
+/// "op/shape/bf16".
+std::string bench_name(std::string const& op, std::string const& shape, Dtype dtype);
 /// "op/model/tp4/bf16".
 std::string bench_name(std::string const& op, ModelShape const& model, std::int64_t tp, Dtype dtype);
 
@@ -86,9 +88,19 @@ double time_once(void (*kernel)(Stream&, Args const&), Args const& args) {
   return 1e-3 * (end->time_ms() - start->time_ms()) / calls;
 }
 
-/// Times `kernel(args)` and reports TFLOP/s and GB/s (1e9) by `cost`; a device that has no such kernel says so.
+/// The kernel under test that takes these arguments.
+#define SHARDBENCH_KERNEL_OF(name, Args) \
+  inline auto kernel_of(Args const&) { return bench_kernels().name; }
+SHARDBENCH_EACH_KERNEL(SHARDBENCH_KERNEL_OF)
+#undef SHARDBENCH_KERNEL_OF
+
+/// Times the kernel of `args` and reports TFLOP/s and GB/s (1e9) by the cost of `shape`; a device that has no such
+/// kernel says so.
 template <class Args>
-void time_kernel(benchmark::State& state, void (*kernel)(Stream&, Args const&), Args const& args, OpCost cost) {
+void time_kernel(benchmark::State& state, Args const& args, typename Args::Shape const& shape,
+                 CostContext const& context) {
+  auto const kernel = kernel_of(args);
+  OpCost const cost = Args::cost(shape, context);
   double elapsed = 0;
   try {
     kernel(bench_stream(), args);  // first touch and workspaces

@@ -93,8 +93,12 @@ bool on_host() { return bench_handle().is_host(); }
 std::int64_t gemm_tokens(ModelShape const& model) { return on_host() ? model.host_tokens : 8192; }
 std::int64_t attention_seq(ModelShape const& model) { return on_host() ? model.host_seq : 4096; }
 
+std::string bench_name(std::string const& op, std::string const& shape, Dtype dtype) {
+  return op + '/' + shape + '/' + std::string(to_string(dtype));
+}
+
 std::string bench_name(std::string const& op, ModelShape const& model, std::int64_t tp, Dtype dtype) {
-  return op + '/' + model.name + "/tp" + std::to_string(tp) + '/' + std::string(to_string(dtype));
+  return bench_name(op, std::string(model.name) + "/tp" + std::to_string(tp), dtype);
 }
 
 Buffer::Buffer(Dtype dtype, std::int64_t count)

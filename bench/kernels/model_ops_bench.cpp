@@ -24,7 +24,7 @@ void bench_decode(benchmark::State& state, ModelShape const& model, std::int64_t
   args.out = {out.data(), width};
   AttentionOpShape shape{1, context, 1, s.heads, s.kv_heads, s.head_dim, s.value_dim};
   shape.visible_pairs = context;
-  time_kernel(state, bench_kernels().attention_forward, args, AttentionForwardArgs::cost(shape, {dtype}));
+  time_kernel(state, args, shape, {dtype});
 }
 
 /// Qwen3's norm of each query head.
@@ -38,9 +38,7 @@ void bench_head_norm(benchmark::State& state, ModelShape const& model, std::int6
   args.rows = tokens, args.cols = model.head_dim, args.heads = heads;
   args.x_stride = args.y_stride = width;
   args.dtype = dtype;
-  time_kernel(
-      state, bench_kernels().norm_forward, args,
-      NormForwardArgs::cost({.kind = args.kind, .rows = tokens, .cols = model.head_dim, .heads = heads}, {dtype}));
+  time_kernel(state, args, {.kind = args.kind, .rows = tokens, .cols = model.head_dim, .heads = heads}, {dtype});
 }
 
 /// DeepSeek-V3's keys, 128 heads over tp.
@@ -50,20 +48,17 @@ void bench_latent_keys(benchmark::State& state, std::int64_t tp, Dtype dtype, bo
   Buffer const keys(dtype, tokens * s.heads * s.key_dim());
   LatentKeysShape const shape{tokens, s.heads, s.plain_dim, s.rotary_dim};
   if (backward)
-    time_kernel(state, bench_kernels().split_keys, SplitKeysArgs{s, keys.data(), plain.data(), rotary.data()},
-                SplitKeysArgs::cost(shape, {dtype}));
+    time_kernel(state, SplitKeysArgs{s, keys.data(), plain.data(), rotary.data()}, shape, {dtype});
   else
-    time_kernel(state, bench_kernels().join_keys, JoinKeysArgs{s, plain.data(), rotary.data(), keys.data()},
-                JoinKeysArgs::cost(shape, {dtype}));
+    time_kernel(state, JoinKeysArgs{s, plain.data(), rotary.data(), keys.data()}, shape, {dtype});
 }
 
 void bench_best_token(benchmark::State& state, ModelShape const& model, std::int64_t tp, Dtype dtype) {
   constexpr std::int64_t rows = 8;
   std::int64_t const columns = model.vocab / tp;
   Buffer const logits(dtype, rows * columns), best(Dtype::f32, 2 * rows);
-  time_kernel(state, bench_kernels().best_token,
-              BestTokenArgs{logits.data(), best.floats(), rows, columns, 0, model.vocab, dtype},
-              BestTokenArgs::cost({rows, columns}, {dtype}));
+  time_kernel(state, BestTokenArgs{logits.data(), best.floats(), rows, columns, 0, model.vocab, dtype}, {rows, columns},
+              {dtype});
 }
 
 }  // namespace
@@ -80,8 +75,8 @@ void register_model_ops() {
       }
     for (std::int64_t const tp : tp_sizes)
       for (bool const backward : {false, true})
-        add_benchmark(std::string(backward ? "latent_keys.split" : "latent_keys.join") + "/deepseek-v3/tp" +
-                          std::to_string(tp) + "/" + std::string(to_string(dtype)),
+        add_benchmark(bench_name(backward ? "latent_keys.split" : "latent_keys.join",
+                                 "deepseek-v3/tp" + std::to_string(tp), dtype),
                       [=](benchmark::State& state) { bench_latent_keys(state, tp, dtype, backward); });
   }
 }

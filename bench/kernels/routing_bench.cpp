@@ -75,37 +75,21 @@ struct Routing {
 };
 
 void add_shape(RoutedShape const& s, Dtype dtype) {
-  auto const add = [&](char const* op, auto body) {
-    add_benchmark(std::string(op) + '/' + s.name + '/' + std::string(to_string(dtype)), body);
+  auto const add = [&](char const* op, auto args, auto const& shape, CostContext const& context) {
+    add_benchmark(bench_name(op, s.name, dtype), [&s, dtype, args, shape, context](benchmark::State& state) {
+      Routing routing(s, dtype);
+      time_kernel(state, (routing.*args)(), shape, context);
+    });
   };
-  KernelSet const& k = bench_kernels();
   double const t = static_cast<double>(tokens), sorted = t * static_cast<double>(s.rule.top_k);
   RouterShape const routed{s.rule, tokens};
   PermuteShape const moved{.cols = s.hidden, .expected_tokens = t, .expected_sorted = sorted};
-  add("router_forward", [&s, &k, dtype, routed](benchmark::State& state) {
-    Routing r(s, dtype);
-    time_kernel(state, k.router_forward, r.forward(), RouterForwardArgs::cost(routed, {dtype}));
-  });
-  add("router_backward", [&s, &k, dtype, routed](benchmark::State& state) {
-    Routing r(s, dtype);
-    time_kernel(state, k.router_backward, r.backward(), RouterBackwardArgs::cost(routed, {dtype}));
-  });
-  add("expert_rows", [&s, &k, dtype](benchmark::State& state) {
-    Routing r(s, dtype);
-    time_kernel(state, k.expert_rows, r.places(), ExpertRowsArgs::cost({tokens, s.rule.top_k, s.rule.experts}, {}));
-  });
-  add("permute", [&s, &k, dtype, moved](benchmark::State& state) {
-    Routing r(s, dtype);
-    time_kernel(state, k.permute, r.permute(), PermuteArgs::cost(moved, {dtype}));
-  });
-  add("unpermute", [&s, &k, dtype, moved](benchmark::State& state) {
-    Routing r(s, dtype);
-    time_kernel(state, k.unpermute, r.unpermute(), UnpermuteArgs::cost(moved, {dtype}));
-  });
-  add("combine_weights", [&s, &k, dtype, moved](benchmark::State& state) {
-    Routing r(s, dtype);
-    time_kernel(state, k.combine_weights, r.combine(), CombineWeightsArgs::cost(moved, {dtype}));
-  });
+  add("router_forward", &Routing::forward, routed, {dtype});
+  add("router_backward", &Routing::backward, routed, {dtype});
+  add("expert_rows", &Routing::places, RowsShape{tokens, s.rule.top_k, s.rule.experts}, {});
+  add("permute", &Routing::permute, moved, {dtype});
+  add("unpermute", &Routing::unpermute, moved, {dtype});
+  add("combine_weights", &Routing::combine, moved, {dtype});
 }
 
 }  // namespace

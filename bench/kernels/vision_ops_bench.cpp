@@ -17,20 +17,14 @@ constexpr MapShape convolutions[] = {
 constexpr MapShape depthwise_map{"yolo26n.p3", 80, 64, 3, 1, 1};
 constexpr MapShape pool_map{"yolo26n.p5", 20, 128, 5, 1, 2};
 
-std::string name_of(char const* op, char const* shape, Dtype dtype) {
-  return std::string(op) + '/' + shape + '/' + std::string(to_string(dtype));
-}
-
 void bench_columns(benchmark::State& state, MapShape const& map, Dtype dtype, bool backward) {
   WindowShape const w = map.window();
   std::int64_t const image = w.rows() * w.channels, columns = w.out_rows() * w.taps() * w.channels;
   Buffer const x(dtype, image), cols(dtype, columns);
   if (backward)
-    time_kernel(state, bench_kernels().col2im, Col2imArgs{w, cols.data(), x.data(), dtype},
-                Col2imArgs::cost(w, {dtype}));
+    time_kernel(state, Col2imArgs{w, cols.data(), x.data(), dtype}, w, {dtype});
   else
-    time_kernel(state, bench_kernels().im2col, Im2colArgs{w, x.data(), cols.data(), dtype},
-                Im2colArgs::cost(w, {dtype}));
+    time_kernel(state, Im2colArgs{w, x.data(), cols.data(), dtype}, w, {dtype});
 }
 
 void bench_depthwise(benchmark::State& state, Dtype dtype, bool backward) {
@@ -39,13 +33,11 @@ void bench_depthwise(benchmark::State& state, Dtype dtype, bool backward) {
   Buffer const x(dtype, in), y(dtype, out), weight(dtype, w.taps() * w.channels), dx(dtype, in),
       dweight(Dtype::f32, w.taps() * w.channels);
   if (backward)
-    time_kernel(state, bench_kernels().depthwise_backward,
+    time_kernel(state,
                 DepthwiseBackwardArgs{w, y.data(), x.data(), weight.data(), dx.data(), dweight.floats(), false, dtype},
-                DepthwiseBackwardArgs::cost(w, {dtype}));
+                w, {dtype});
   else
-    time_kernel(state, bench_kernels().depthwise_forward,
-                DepthwiseForwardArgs{w, x.data(), weight.data(), y.data(), dtype},
-                DepthwiseForwardArgs::cost(w, {dtype}));
+    time_kernel(state, DepthwiseForwardArgs{w, x.data(), weight.data(), y.data(), dtype}, w, {dtype});
 }
 
 void bench_batch_norm(benchmark::State& state, Dtype dtype, bool backward) {
@@ -54,15 +46,15 @@ void bench_batch_norm(benchmark::State& state, Dtype dtype, bool backward) {
   Buffer const mean(Dtype::f32, cols), rstd(Dtype::f32, cols), dweight(Dtype::f32, cols), dbias(Dtype::f32, cols),
       sums(Dtype::f32, 2 * cols), dx(dtype, backward ? rows * cols : 0);
   if (backward)
-    time_kernel(state, bench_kernels().batch_norm_backward,
+    time_kernel(state,
                 BatchNormBackwardArgs{y.data(), x.data(), weight.data(), mean.floats(), rstd.floats(), dx.data(),
                                       dweight.floats(), dbias.floats(), sums.floats(), rows, cols, false, dtype},
-                BatchNormBackwardArgs::cost({rows, cols}, {dtype}));
+                {rows, cols}, {dtype});
   else
-    time_kernel(state, bench_kernels().batch_norm_forward,
+    time_kernel(state,
                 BatchNormForwardArgs{x.data(), weight.data(), bias.data(), y.data(), mean.floats(), rstd.floats(), rows,
                                      cols, 1e-3f, dtype},
-                BatchNormForwardArgs::cost({rows, cols}, {dtype}));
+                {rows, cols}, {dtype});
 }
 
 void bench_max_pool(benchmark::State& state, Dtype dtype, bool backward) {
@@ -72,24 +64,20 @@ void bench_max_pool(benchmark::State& state, Dtype dtype, bool backward) {
   auto* const bytes = static_cast<std::uint8_t*>(taps.data());
   bench_kernels().max_pool_forward(bench_stream(), {w, x.data(), y.data(), bytes, dtype});
   if (backward)
-    time_kernel(state, bench_kernels().max_pool_backward, MaxPoolBackwardArgs{w, y.data(), bytes, x.data(), dtype},
-                MaxPoolBackwardArgs::cost(w, {dtype}));
+    time_kernel(state, MaxPoolBackwardArgs{w, y.data(), bytes, x.data(), dtype}, w, {dtype});
   else
-    time_kernel(state, bench_kernels().max_pool_forward, MaxPoolForwardArgs{w, x.data(), y.data(), bytes, dtype},
-                MaxPoolForwardArgs::cost(w, {dtype}));
+    time_kernel(state, MaxPoolForwardArgs{w, x.data(), y.data(), bytes, dtype}, w, {dtype});
 }
 
 void bench_upsample(benchmark::State& state, Dtype dtype, bool backward) {
   std::int64_t const size = 40, channels = 128, small = size * size * images * channels;
   Buffer const x(dtype, small), y(dtype, 4 * small);
   if (backward)
-    time_kernel(state, bench_kernels().upsample_backward,
-                UpsampleBackwardArgs{size, size, images, channels, 2, y.data(), x.data(), dtype},
-                UpsampleBackwardArgs::cost({size, size, images, channels}, {dtype}));
+    time_kernel(state, UpsampleBackwardArgs{size, size, images, channels, 2, y.data(), x.data(), dtype},
+                {size, size, images, channels}, {dtype});
   else
-    time_kernel(state, bench_kernels().upsample_forward,
-                UpsampleForwardArgs{size, size, images, channels, 2, x.data(), y.data(), dtype},
-                UpsampleForwardArgs::cost({size, size, images, channels}, {dtype}));
+    time_kernel(state, UpsampleForwardArgs{size, size, images, channels, 2, x.data(), y.data(), dtype},
+                {size, size, images, channels}, {dtype});
 }
 
 void bench_pool_rows(benchmark::State& state, Dtype dtype, bool backward) {
@@ -97,13 +85,11 @@ void bench_pool_rows(benchmark::State& state, Dtype dtype, bool backward) {
   float const scale = 1.0f / static_cast<float>(seq);
   Buffer const x(dtype, seq * images * cols), y(dtype, images * cols);
   if (backward)
-    time_kernel(state, bench_kernels().pool_rows_backward,
-                PoolRowsBackwardArgs{seq, images, cols, 0, seq, scale, y.data(), x.data(), dtype},
-                PoolRowsBackwardArgs::cost({seq, images, cols, 0, seq}, {dtype}));
+    time_kernel(state, PoolRowsBackwardArgs{seq, images, cols, 0, seq, scale, y.data(), x.data(), dtype},
+                {seq, images, cols, 0, seq}, {dtype});
   else
-    time_kernel(state, bench_kernels().pool_rows_forward,
-                PoolRowsForwardArgs{seq, images, cols, 0, seq, scale, x.data(), y.data(), dtype},
-                PoolRowsForwardArgs::cost({seq, images, cols, 0, seq}, {dtype}));
+    time_kernel(state, PoolRowsForwardArgs{seq, images, cols, 0, seq, scale, x.data(), y.data(), dtype},
+                {seq, images, cols, 0, seq}, {dtype});
 }
 
 }  // namespace
@@ -112,10 +98,10 @@ void register_vision_ops() {
   for (Dtype const dtype : bench_dtypes)
     for (bool const backward : {false, true}) {
       for (MapShape const& map : convolutions)
-        add_benchmark(name_of(backward ? "col2im" : "im2col", map.name, dtype),
+        add_benchmark(bench_name(backward ? "col2im" : "im2col", map.name, dtype),
                       [=](benchmark::State& state) { bench_columns(state, map, dtype, backward); });
       auto const add = [&](char const* forward_name, char const* backward_name, char const* shape, auto body) {
-        add_benchmark(name_of(backward ? backward_name : forward_name, shape, dtype),
+        add_benchmark(bench_name(backward ? backward_name : forward_name, shape, dtype),
                       [=](benchmark::State& state) { body(state, dtype, backward); });
       };
       add("depthwise_forward", "depthwise_backward", depthwise_map.name, bench_depthwise);

@@ -5,21 +5,6 @@
 namespace shardbench::host {
 namespace {
 
-template <ActivationKind kind>
-using Kind = std::integral_constant<ActivationKind, kind>;
-
-template <class Body>
-void with_kind(ActivationKind kind, Body&& body) {
-  switch (kind) {
-    case ActivationKind::gelu_tanh:
-      return body(Kind<ActivationKind::gelu_tanh>{});
-    case ActivationKind::gelu_erf:
-      return body(Kind<ActivationKind::gelu_erf>{});
-    case ActivationKind::silu:
-      return body(Kind<ActivationKind::silu>{});
-  }
-}
-
 template <ActivationKind kind, class T>
 void forward_row(T const* gate, T const* up, T* y, std::int64_t cols) {
   if (up == nullptr) {

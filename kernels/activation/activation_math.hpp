@@ -1,4 +1,6 @@
 #pragma once
+#include <type_traits>
+
 #include "kernels/activation/activation.hpp"
 #include "kernels/core/fast_math.hpp"
 
@@ -18,6 +20,19 @@ SB_HOST_DEVICE inline Logistic logistic(float x) {
   float const e = fast_exp(x < -80.0f ? 80.0f : -x);  // bounded: infinity times zero would be NaN
   float const value = 1.0f / (1.0f + e);
   return {value, e * value};
+}
+
+/// Calls `body` with the kind as an integral constant, so that a loop is compiled for each.
+template <class Body>
+void with_kind(ActivationKind kind, Body const& body) {
+  switch (kind) {
+    case ActivationKind::gelu_tanh:
+      return body(std::integral_constant<ActivationKind, ActivationKind::gelu_tanh>{});
+    case ActivationKind::gelu_erf:
+      return body(std::integral_constant<ActivationKind, ActivationKind::gelu_erf>{});
+    case ActivationKind::silu:
+      return body(std::integral_constant<ActivationKind, ActivationKind::silu>{});
+  }
 }
 
 /// GELU (Hendrycks & Gimpel 2016), by erf or by their tanh approximation, and SiLU: one definition for host and device.

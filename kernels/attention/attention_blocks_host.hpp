@@ -14,6 +14,12 @@ namespace shardbench::host {
 // Scores of a block take 256 KiB, so they stay in the second-level cache between the two products.
 constexpr std::int64_t attention_block_q = 128, attention_block_k = 512;
 
+inline void validate_heads(AttentionShape const& shape) {
+  VALIDATE(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0,
+           "attention with " + std::to_string(shape.heads) + " heads over " + std::to_string(shape.kv_heads) +
+               " kv heads (the second must divide the first)");
+}
+
 /// Positions of all queries and keys, from the arrays or the defaults.
 struct Positions {
   std::vector<std::int32_t> q, k;

@@ -12,15 +12,6 @@ namespace {
 constexpr int decode_warps = 4, lane_values = 8;
 constexpr std::int64_t widest_head = 32 * lane_values;
 
-template <class T>
-struct Decode {
-  AttentionShape s;
-  T const *q, *k, *v;
-  T* out;
-  float* log_sum_exp;
-  std::int64_t q_stride, k_stride, v_stride, out_stride;
-};
-
 /// A softmax over some keys: highest score, sum of weights, weighted values (lane i holds the dims i, i + 32, ...).
 struct Running {
   float highest = -INFINITY, sum = 0, value[lane_values] = {};
@@ -28,38 +19,41 @@ struct Running {
 
 /// Takes one key in.
 template <class T>
-__device__ void take_key(Decode<T> const& d, T const* key, T const* value, float const (&q)[lane_values], Running& r) {
+__device__ void take_key(AttentionShape const& s, T const* key, T const* value, float const (&q)[lane_values],
+                         Running& r) {
   int const lane = static_cast<int>(threadIdx.x % 32);
   float product = 0;
   for (int i = 0; i < lane_values; ++i)
-    if (lane + 32 * i < d.s.head_dim) product += q[i] * to_float(key[lane + 32 * i]);
+    if (lane + 32 * i < s.head_dim) product += q[i] * to_float(key[lane + 32 * i]);
   float score = warp_reduce<Sum>(product);
-  if (d.s.softcap > 0) score = d.s.softcap * fast_tanh(score / d.s.softcap);
+  if (s.softcap > 0) score = s.softcap * fast_tanh(score / s.softcap);
   float const highest = fmaxf(r.highest, score), before = fast_exp(r.highest - highest),
               weight = fast_exp(score - highest);
   r.highest = highest;
   r.sum = r.sum * before + weight;
   for (int i = 0; i < lane_values; ++i)
-    if (lane + 32 * i < d.s.value_dim) r.value[i] = r.value[i] * before + weight * to_float(value[lane + 32 * i]);
+    if (lane + 32 * i < s.value_dim) r.value[i] = r.value[i] * before + weight * to_float(value[lane + 32 * i]);
 }
 
 template <class T>
-__global__ void decode_kernel(Decode<T> d) {
+__global__ void decode_kernel(AttentionForwardArgs d) {
+  AttentionShape const& s = d.shape;
   __shared__ float highest[decode_warps], sums[decode_warps], values[decode_warps][widest_head];
-  std::int64_t const head = blockIdx.x, b = blockIdx.y, kv = head / (d.s.heads / d.s.kv_heads);
+  std::int64_t const head = blockIdx.x, b = blockIdx.y, kv = head / (s.heads / s.kv_heads);
   int const lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   float q[lane_values];
   for (int i = 0; i < lane_values; ++i)
-    q[i] = lane + 32 * i < d.s.head_dim
-               ? d.s.scale * to_float(d.q[b * d.q_stride + head * d.s.head_dim + lane + 32 * i])
+    q[i] = lane + 32 * i < s.head_dim
+               ? s.scale * to_float(as<T>(d.q.data)[b * d.q.row_stride + head * s.head_dim + lane + 32 * i])
                : 0.0f;
-  Visibility const visible = visibility_of(d.s);
-  std::int64_t const position = q_position(d.s, 0);
+  Visibility const visible = visibility_of(s);
+  std::int64_t const position = q_position(s, 0);
   Running r;
-  for (std::int64_t j = warp; j < d.s.seq_k; j += decode_warps) {
-    if (!visible(position, k_position(d.s, j))) continue;  // the same for the whole warp
-    std::int64_t const row = j * d.s.batch + b;
-    take_key(d, d.k + row * d.k_stride + kv * d.s.head_dim, d.v + row * d.v_stride + kv * d.s.value_dim, q, r);
+  for (std::int64_t j = warp; j < s.seq_k; j += decode_warps) {
+    if (!visible(position, k_position(s, j))) continue;  // the same for the whole warp
+    std::int64_t const row = j * s.batch + b;
+    take_key(s, as<T>(d.k.data) + row * d.k.row_stride + kv * s.head_dim,
+             as<T>(d.v.data) + row * d.v.row_stride + kv * s.value_dim, q, r);
   }
   if (lane == 0) {
     highest[warp] = r.highest;
@@ -71,13 +65,13 @@ __global__ void decode_kernel(Decode<T> d) {
   for (int w = 0; w < decode_warps; ++w) top = fmaxf(top, highest[w]);
   bool const sees_any = top > -INFINITY;
   for (int w = 0; w < decode_warps && sees_any; ++w) sum += sums[w] * fast_exp(highest[w] - top);
-  for (std::int64_t c = threadIdx.x; c < d.s.value_dim; c += blockDim.x) {
+  for (std::int64_t c = threadIdx.x; c < s.value_dim; c += blockDim.x) {
     float total = 0;
     for (int w = 0; w < decode_warps && sees_any; ++w) total += values[w][c] * fast_exp(highest[w] - top);
-    d.out[b * d.out_stride + head * d.s.value_dim + c] = from_float<T>(sees_any ? total / sum : 0.0f);
+    as<T>(d.out.data)[b * d.out.row_stride + head * s.value_dim + c] = from_float<T>(sees_any ? total / sum : 0.0f);
   }
   if (d.log_sum_exp && threadIdx.x == 0)
-    d.log_sum_exp[statistic_row(d.s, b, head)] = sees_any ? top + logf(sum) : -INFINITY;
+    d.log_sum_exp[statistic_row(s, b, head)] = sees_any ? top + logf(sum) : -INFINITY;
 }
 
 }  // namespace
@@ -100,18 +94,8 @@ void decode_attention(CudaStream& stream, AttentionForwardArgs const& args) {
                                    writes(args.log_sum_exp, statistics * sizeof(float))});
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
-    Decode<T> const d{s,
-                      static_cast<T const*>(args.q.data),
-                      static_cast<T const*>(args.k.data),
-                      static_cast<T const*>(args.v.data),
-                      static_cast<T*>(args.out.data),
-                      args.log_sum_exp,
-                      args.q.row_stride,
-                      args.k.row_stride,
-                      args.v.row_stride,
-                      args.out.row_stride};
     launch(decode_kernel<T>, dim3(static_cast<unsigned>(s.heads), static_cast<unsigned>(s.batch)), 32 * decode_warps,
-           stream, d);
+           stream, args);
   });
 }
 

@@ -115,9 +115,7 @@ void forward(AttentionForwardArgs const& args) {
 void attention_forward(AttentionForwardArgs const& args) {
   AttentionShape const& shape = args.shape;
   if (shape.heads == 0 || shape.seq_q == 0 || shape.batch == 0) return;
-  VALIDATE(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0,
-           "attention with " + std::to_string(shape.heads) + " heads over " + std::to_string(shape.kv_heads) +
-               " kv heads (the second must divide the first)");
+  validate_heads(shape);
   with_storage(shape.dtype, "attention", [&]<class T>(T) {
     if (shape.seq_q == 1)
       decode<T>(args);

@@ -6,31 +6,20 @@ namespace shardbench::cuda {
 namespace {
 
 template <class T>
-struct Value {
-  T const* x;
-  std::int64_t cols;
-  __device__ float operator()(std::int64_t row, std::int64_t col) const { return to_float(x[row * cols + col]); }
-};
-
-template <class T>
 struct SquaredDeviation {
-  T const* x;
-  float const* mean;
-  std::int64_t cols;
+  BatchNormForwardArgs a;
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
-    float const d = to_float(x[row * cols + col]) - mean[col];
+    float const d = to_float(as<T>(a.x)[row * a.cols + col]) - a.mean[col];
     return d * d;
   }
 };
 
 template <class T>
 struct WeightTerm {
-  T const *dy, *x;
-  float const *mean, *rstd;
-  std::int64_t cols;
+  BatchNormBackwardArgs a;
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
-    std::int64_t const i = row * cols + col;
-    return to_float(dy[i]) * (to_float(x[i]) - mean[col]) * rstd[col];
+    std::int64_t const i = row * a.cols + col;
+    return to_float(as<T>(a.dy)[i]) * (to_float(as<T>(a.x)[i]) - a.mean[col]) * a.rstd[col];
   }
 };
 
@@ -51,58 +40,49 @@ struct Finish {
 
 template <class T>
 struct Normalise {
-  T const *x, *weight, *bias;
-  float const *mean, *rstd;
-  T* y;
-  std::int64_t cols;
+  BatchNormForwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const c = i % cols;
+    std::int64_t const c = i % a.cols;
     float value[width], w[width], b[width];
-    load<width>(x + i, value);
-    load<width>(weight + c, w);
-    load<width>(bias + c, b);
-    for (int j = 0; j < width; ++j) value[j] = (value[j] - mean[c + j]) * rstd[c + j] * w[j] + b[j];
-    store<width>(y + i, value);
+    load<width>(as<T>(a.x) + i, value);
+    load<width>(as<T>(a.weight) + c, w);
+    load<width>(as<T>(a.bias) + c, b);
+    for (int j = 0; j < width; ++j) value[j] = (value[j] - a.mean[c + j]) * a.rstd[c + j] * w[j] + b[j];
+    store<width>(as<T>(a.y) + i, value);
   }
 };
 
 template <class T>
 struct InputGradient {
-  T const *dy, *x, *weight;
-  float const *mean, *rstd, *sums;
-  T* dx;
-  std::int64_t cols;
+  BatchNormBackwardArgs a;
   float share;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const c = i % cols;
+    std::int64_t const c = i % a.cols;
     float gradient[width], value[width], w[width];
-    load<width>(dy + i, gradient);
-    load<width>(x + i, value);
-    load<width>(weight + c, w);
+    load<width>(as<T>(a.dy) + i, gradient);
+    load<width>(as<T>(a.x) + i, value);
+    load<width>(as<T>(a.weight) + c, w);
     for (int j = 0; j < width; ++j) {
-      float const unit = (value[j] - mean[c + j]) * rstd[c + j];
-      gradient[j] = rstd[c + j] * w[j] * (gradient[j] - share * (sums[cols + c + j] + unit * sums[c + j]));
+      float const unit = (value[j] - a.mean[c + j]) * a.rstd[c + j];
+      gradient[j] = a.rstd[c + j] * w[j] * (gradient[j] - share * (a.sums[a.cols + c + j] + unit * a.sums[c + j]));
     }
-    store<width>(dx + i, gradient);
+    store<width>(as<T>(a.dx) + i, gradient);
   }
 };
 
 /// dweight and dbias take this call's sums.
 struct Join {
-  float const* sums;
-  float *dweight, *dbias;
-  std::int64_t cols;
-  bool accumulate;
+  BatchNormBackwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t c) const {
     for (int j = 0; j < width; ++j) {
-      dweight[c + j] = sums[c + j] + (accumulate ? dweight[c + j] : 0.0f);
-      dbias[c + j] = sums[cols + c + j] + (accumulate ? dbias[c + j] : 0.0f);
+      a.dweight[c + j] = a.sums[c + j] + (a.accumulate ? a.dweight[c + j] : 0.0f);
+      a.dbias[c + j] = a.sums[a.cols + c + j] + (a.accumulate ? a.dbias[c + j] : 0.0f);
     }
   }
 };
@@ -121,16 +101,12 @@ void batch_norm_forward(Stream& stream, BatchNormForwardArgs const& a) {
                                    writes(a.mean, floats(a.cols)), writes(a.rstd, floats(a.cols))});
   with_float_type(a.dtype, [&](auto element) {
     using T = decltype(element);
-    auto const *x = static_cast<T const*>(a.x), *weight = static_cast<T const*>(a.weight),
-               *bias = static_cast<T const*>(a.bias);
-    sum_columns(queue, Value<T>{x, a.cols}, a.mean, a.rows, a.cols, false);
+    sum_columns(queue, Element<T>{as<T>(a.x), a.cols}, a.mean, a.rows, a.cols, false);
     for_each<1>(Finish{a.mean, share, 0.0f, false}, a.cols, false, queue);
-    sum_columns(queue, SquaredDeviation<T>{x, a.mean, a.cols}, a.rstd, a.rows, a.cols, false);
+    sum_columns(queue, SquaredDeviation<T>{a}, a.rstd, a.rows, a.cols, false);
     for_each<1>(Finish{a.rstd, share, a.eps, true}, a.cols, false, queue);
-    Normalise<T> const body{x, weight, bias, a.mean, a.rstd, static_cast<T*>(a.y), a.cols};
-    bool const wide = a.cols % pack_width<T> == 0 && all_aligned(a.x, a.weight, a.bias, a.y);
-    for_each<pack_width<T>>(body, a.rows * a.cols, wide, queue);
   });
+  for_each_element<Normalise>(stream, a, a.rows * a.cols, a.cols, {a.x, a.weight, a.bias, a.y});
 }
 
 void batch_norm_backward(Stream& stream, BatchNormBackwardArgs const& a) {
@@ -142,16 +118,12 @@ void batch_norm_backward(Stream& stream, BatchNormBackwardArgs const& a) {
                                    writes(a.sums, floats(2 * a.cols))});
   with_float_type(a.dtype, [&](auto element) {
     using T = decltype(element);
-    auto const *dy = static_cast<T const*>(a.dy), *x = static_cast<T const*>(a.x),
-               *weight = static_cast<T const*>(a.weight);
-    sum_columns(queue, WeightTerm<T>{dy, x, a.mean, a.rstd, a.cols}, a.sums, a.rows, a.cols, false);
-    sum_columns(queue, Value<T>{dy, a.cols}, a.sums + a.cols, a.rows, a.cols, false);
-    float const share = a.rows > 0 ? 1.0f / static_cast<float>(a.rows) : 0.0f;
-    InputGradient<T> const body{dy, x, weight, a.mean, a.rstd, a.sums, static_cast<T*>(a.dx), a.cols, share};
-    bool const wide = a.cols % pack_width<T> == 0 && all_aligned(a.dy, a.x, a.weight, a.dx);
-    for_each<pack_width<T>>(body, a.rows * a.cols, wide, queue);
-    for_each<1>(Join{a.sums, a.dweight, a.dbias, a.cols, a.accumulate}, a.cols, false, queue);
+    sum_columns(queue, WeightTerm<T>{a}, a.sums, a.rows, a.cols, false);
+    sum_columns(queue, Element<T>{as<T>(a.dy), a.cols}, a.sums + a.cols, a.rows, a.cols, false);
   });
+  float const share = a.rows > 0 ? 1.0f / static_cast<float>(a.rows) : 0.0f;
+  for_each_element<InputGradient>(stream, a, a.rows * a.cols, a.cols, {a.dy, a.x, a.weight, a.dx}, share);
+  for_each<1>(Join{a}, a.cols, false, queue);
 }
 
 }  // namespace shardbench::cuda

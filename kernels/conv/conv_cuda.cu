@@ -18,9 +18,8 @@ __device__ inline Place place_of(std::int64_t row, std::int64_t width, std::int6
 /// `i` counts elements of cols; a pack lies within one tap's channels.
 template <class T>
 struct Gather {
+  Im2colArgs a;
   WindowSizes s;
-  T const* image;
-  T* cols;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
@@ -28,8 +27,8 @@ struct Gather {
     Place const out = place_of(at / taps, s.out_width, s.batch);
     std::int64_t const y = s.input_of(out.y, tap / s.kernel), x = s.input_of(out.x, tap % s.kernel);
     float value[width] = {};
-    if (s.inside(y, x)) load<width>(image + s.row(y, x, out.sample) * s.channels + c, value);
-    store<width>(cols + i, value);
+    if (s.inside(y, x)) load<width>(as<T>(a.x) + s.row(y, x, out.sample) * s.channels + c, value);
+    store<width>(as<T>(a.cols) + i, value);
   }
 };
 
@@ -62,10 +61,8 @@ struct Scatter {
 
 template <class T>
 struct Depthwise {
+  DepthwiseForwardArgs a;
   WindowSizes s;
-  T const* image;
-  T const* weight;
-  T* out;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
@@ -75,27 +72,26 @@ struct Depthwise {
     for (std::int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
       std::int64_t const y = s.input_of(place.y, tap / s.kernel), x = s.input_of(place.x, tap % s.kernel);
       if (!s.inside(y, x)) continue;
-      load<width>(image + s.row(y, x, place.sample) * s.channels + c, value);
-      load<width>(weight + tap * s.channels + c, factor);
+      load<width>(as<T>(a.x) + s.row(y, x, place.sample) * s.channels + c, value);
+      load<width>(as<T>(a.weight) + tap * s.channels + c, factor);
       for (int j = 0; j < width; ++j) sum[j] += value[j] * factor[j];
     }
-    store<width>(out + i, sum);
+    store<width>(as<T>(a.y) + i, sum);
   }
 };
 
 /// What an output row adds to the gradient of weight element `col` = (tap, channel).
 template <class T>
 struct WeightTerm {
+  DepthwiseBackwardArgs a;
   WindowSizes s;
-  T const* dy;
-  T const* image;
 
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
     std::int64_t const tap = col / s.channels, c = col - tap * s.channels;
     Place const out = place_of(row, s.out_width, s.batch);
     std::int64_t const y = s.input_of(out.y, tap / s.kernel), x = s.input_of(out.x, tap % s.kernel);
     if (!s.inside(y, x)) return 0.0f;
-    return to_float(dy[row * s.channels + c]) * to_float(image[s.row(y, x, out.sample) * s.channels + c]);
+    return to_float(as<T>(a.dy)[row * s.channels + c]) * to_float(as<T>(a.x)[s.row(y, x, out.sample) * s.channels + c]);
   }
 };
 
@@ -117,12 +113,8 @@ void im2col(Stream& stream, Im2colArgs const& args) {
   WindowShape const& w = args.window;
   declare_access(stream.native(),
                  {reads(args.x, image_bytes(w, args.dtype)), writes(args.cols, cols_bytes(w, args.dtype))});
-  with_float_type(args.dtype, [&](auto element) {
-    using T = decltype(element);
-    Gather<T> const body{sizes_of(w), static_cast<T const*>(args.x), static_cast<T*>(args.cols)};
-    for_each<pack_width<T>>(body, w.out_rows() * w.taps() * w.channels, packs_fit<T>(w, args.x, args.cols),
-                            cuda_stream(stream));
-  });
+  for_each_element<Gather>(stream, args, w.out_rows() * w.taps() * w.channels, w.channels, {args.x, args.cols},
+                           sizes_of(w));
 }
 
 void col2im(Stream& stream, Col2imArgs const& args) {
@@ -141,13 +133,8 @@ void depthwise_forward(Stream& stream, DepthwiseForwardArgs const& args) {
   declare_access(stream.native(),
                  {reads(args.x, image_bytes(w, args.dtype)), reads(args.weight, weight_bytes(w, args.dtype)),
                   writes(args.y, out_bytes(w, args.dtype))});
-  with_float_type(args.dtype, [&](auto element) {
-    using T = decltype(element);
-    Depthwise<T> const body{sizes_of(w), static_cast<T const*>(args.x), static_cast<T const*>(args.weight),
-                            static_cast<T*>(args.y)};
-    for_each<pack_width<T>>(body, w.out_rows() * w.channels, packs_fit<T>(w, args.x, args.weight, args.y),
-                            cuda_stream(stream));
-  });
+  for_each_element<Depthwise>(stream, args, w.out_rows() * w.channels, w.channels, {args.x, args.weight, args.y},
+                              sizes_of(w));
 }
 
 void depthwise_backward(Stream& stream, DepthwiseBackwardArgs const& args) {
@@ -157,12 +144,11 @@ void depthwise_backward(Stream& stream, DepthwiseBackwardArgs const& args) {
                   reads(args.weight, weight_bytes(w, args.dtype)), writes(args.dx, image_bytes(w, args.dtype))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
-    auto const* dy = static_cast<T const*>(args.dy);
-    Scatter<T, true> const body{sizes_of(w), dy, static_cast<T const*>(args.weight), static_cast<T*>(args.dx)};
+    Scatter<T, true> const body{sizes_of(w), as<T>(args.dy), as<T>(args.weight), as<T>(args.dx)};
     for_each<pack_width<T>>(body, w.rows() * w.channels, packs_fit<T>(w, args.dy, args.weight, args.dx),
                             cuda_stream(stream));
-    sum_columns(cuda_stream(stream), WeightTerm<T>{sizes_of(w), dy, static_cast<T const*>(args.x)}, args.dweight,
-                w.out_rows(), w.taps() * w.channels, args.accumulate);
+    sum_columns(cuda_stream(stream), WeightTerm<T>{args, sizes_of(w)}, args.dweight, w.out_rows(),
+                w.taps() * w.channels, args.accumulate);
   });
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/conv/window_math.hpp"
+#include "kernels/conv/window_host.hpp"
 #include "kernels/core/row_host.hpp"
 #include "kernels/core/storage.hpp"
 #include "kernels/kernel_set_host.hpp"
@@ -10,37 +10,6 @@ namespace {
 
 /// Output rows whose products are summed in fp32 before they join the total.
 constexpr std::int64_t rows_per_partial_sum = 64;
-
-/// Calls body(tap, output row) for every output position that sees input (y, x) of a sample.
-template <class Body>
-void each_reader(WindowSizes const& s, std::int64_t y, std::int64_t x, std::int64_t sample, Body const& body) {
-  for (std::int64_t ky = 0; ky < s.kernel; ++ky) {
-    std::int64_t const oy = s.output_of(y, ky, s.out_height);
-    if (oy < 0) continue;
-    for (std::int64_t kx = 0; kx < s.kernel; ++kx) {
-      std::int64_t const ox = s.output_of(x, kx, s.out_width);
-      if (ox >= 0) body(ky * s.kernel + kx, s.out_row(oy, ox, sample));
-    }
-  }
-}
-
-/// Calls body(y, x, sample) for every row of the image.
-template <class Body>
-void each_input(WindowSizes const& s, Body const& body) {
-  for (std::int64_t y = 0; y < s.height; ++y)
-    for (std::int64_t x = 0; x < s.width; ++x)
-      for (std::int64_t n = 0; n < s.batch; ++n) body(y, x, n);
-}
-
-/// Calls body(tap, input row) for every tap of an output row that lies on the image.
-template <class Body>
-void each_seen(WindowSizes const& s, std::int64_t out, Body const& body) {
-  std::int64_t const n = out % s.batch, at = out / s.batch, ox = at % s.out_width, oy = at / s.out_width;
-  for (std::int64_t tap = 0; tap < s.kernel * s.kernel; ++tap) {
-    std::int64_t const y = s.input_of(oy, tap / s.kernel), x = s.input_of(ox, tap % s.kernel);
-    if (s.inside(y, x)) body(tap, s.row(y, x, n));
-  }
-}
 
 template <class T>
 void gather(WindowSizes const& s, T const* image, T* cols) {
@@ -65,7 +34,7 @@ void depthwise_dx(WindowSizes const& s, DepthwiseBackwardArgs const& args, float
   std::int64_t const c = s.channels;
   auto const* const dy = static_cast<T const*>(args.dy);
   auto const* const weight = static_cast<T const*>(args.weight);
-  each_input(s, [&](std::int64_t y, std::int64_t x, std::int64_t n) {
+  each_row(s.height, s.width, s.batch, [&](std::int64_t y, std::int64_t x, std::int64_t n) {
     std::fill_n(sums, c, 0.0f);
     each_reader(s, y, x, n, [&](std::int64_t tap, std::int64_t out) {
       T const *const d = dy + out * c, *const w = weight + tap * c;
@@ -110,7 +79,7 @@ void col2im(Col2imArgs const& args) {
   float* const sums = workspace.floats(c);
   with_storage(args.dtype, "col2im", [&]<class T>(T) {
     auto const* const cols = static_cast<T const*>(args.cols);
-    each_input(s, [&](std::int64_t y, std::int64_t x, std::int64_t n) {
+    each_row(s.height, s.width, s.batch, [&](std::int64_t y, std::int64_t x, std::int64_t n) {
       std::fill_n(sums, c, 0.0f);
       each_reader(s, y, x, n, [&](std::int64_t tap, std::int64_t out) {
         T const* const from = cols + out * width + tap * c;

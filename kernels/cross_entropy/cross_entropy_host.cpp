@@ -4,15 +4,11 @@
 #include "kernels/core/fast_math.hpp"
 #include "kernels/core/row_host.hpp"
 #include "kernels/core/storage.hpp"
+#include "kernels/cross_entropy/cross_entropy_math.hpp"
 #include "kernels/kernel_set_host.hpp"
 
 namespace shardbench::host {
 namespace {
-
-/// Columns of this shard that are not padding.
-std::int64_t valid_columns(CrossEntropyShape const& shape) {
-  return std::clamp<std::int64_t>(shape.valid_vocab - shape.first_column, 0, shape.columns);
-}
 
 /// This shard's column of token t's target, or -1 when it has none or another rank holds it.
 std::int64_t target_column(CrossEntropyShape const& shape, std::int64_t t) {

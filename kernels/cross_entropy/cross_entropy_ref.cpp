@@ -3,15 +3,11 @@
 #include <limits>
 
 #include "kernels/core/element.hpp"
+#include "kernels/cross_entropy/cross_entropy_math.hpp"
 #include "kernels/kernel_set_ref.hpp"
 
 namespace shardbench::reference {
 namespace {
-
-/// Columns of this shard that are not padding.
-std::int64_t valid_columns(CrossEntropyShape const& shape) {
-  return std::clamp<std::int64_t>(shape.valid_vocab - shape.first_column, 0, shape.columns);
-}
 
 double logit(CrossEntropyShape const& shape, std::int64_t t, std::int64_t column) {
   double const raw = read_element(shape.logits, shape.dtype, t * shape.columns + column);

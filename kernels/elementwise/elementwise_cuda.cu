@@ -6,35 +6,30 @@ namespace {
 
 template <class T>
 struct Add {
-  T const *a, *b;
-  T* out;
-  float scale;
+  AddArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
     float x[width], y[width];
-    load<width>(a + i, x);
-    load<width>(b + i, y);
-    for (int j = 0; j < width; ++j) x[j] += y[j] * scale;
-    store<width>(out + i, x);
+    load<width>(as<T>(a.a) + i, x);
+    load<width>(as<T>(a.b) + i, y);
+    for (int j = 0; j < width; ++j) x[j] += y[j] * a.scale;
+    store<width>(as<T>(a.out) + i, x);
   }
 };
 
 /// Between float types.
 template <class From, class To>
 struct Convert {
-  From const* from;
-  To* to;
-  std::int64_t cols, from_stride, to_stride;
-  float scale;
+  CopyBlockArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const row = i / cols, col = i - row * cols;
+    std::int64_t const row = i / a.cols, col = i - row * a.cols;
     float value[width];
-    load<width>(from + row * from_stride + col, value);
-    for (int j = 0; j < width; ++j) value[j] *= scale;
-    store<width>(to + row * to_stride + col, value);
+    load<width>(as<From>(a.from) + row * a.from_stride + col, value);
+    for (int j = 0; j < width; ++j) value[j] *= a.scale;
+    store<width>(as<To>(a.to) + row * a.to_stride + col, value);
   }
 };
 
@@ -53,6 +48,11 @@ struct Move {
   }
 };
 
+/// Whether rows of both sides are whole packs of `width` elements.
+bool packs_fit(CopyBlockArgs const& a, std::int64_t width) {
+  return all_aligned(a.from, a.to) && a.cols % width == 0 && a.from_stride % width == 0 && a.to_stride % width == 0;
+}
+
 template <class Word>
 void move_words(CudaStream& stream, CopyBlockArgs const& args, std::int64_t elements_per_word) {
   Move<Word> const body{static_cast<Word const*>(args.from), static_cast<Word*>(args.to), args.cols / elements_per_word,
@@ -63,9 +63,7 @@ void move_words(CudaStream& stream, CopyBlockArgs const& args, std::int64_t elem
 void move_block(CudaStream& stream, CopyBlockArgs const& args) {
   auto const bytes = static_cast<std::int64_t>(bytes_of(args.from_dtype));
   std::int64_t const per_pack = 16 / bytes;
-  bool const wide = all_aligned(args.from, args.to) && args.cols % per_pack == 0 && args.from_stride % per_pack == 0 &&
-                    args.to_stride % per_pack == 0;
-  if (wide) return move_words<Pack<float>>(stream, args, per_pack);
+  if (packs_fit(args, per_pack)) return move_words<Pack<float>>(stream, args, per_pack);
   switch (bytes) {
     case 1:
       return move_words<std::uint8_t>(stream, args, 1);
@@ -83,12 +81,7 @@ void move_block(CudaStream& stream, CopyBlockArgs const& args) {
 void add(Stream& stream, AddArgs const& args) {
   std::size_t const bytes = args.count * bytes_of(args.dtype);
   declare_access(stream.native(), {reads(args.a, bytes), reads(args.b, bytes), writes(args.out, bytes)});
-  with_float_type(args.dtype, [&](auto element) {
-    using T = decltype(element);
-    Add<T> const body{static_cast<T const*>(args.a), static_cast<T const*>(args.b), static_cast<T*>(args.out),
-                      args.scale};
-    for_each<pack_width<T>>(body, args.count, all_aligned(args.a, args.b, args.out), cuda_stream(stream));
-  });
+  for_each_element<Add>(stream, args, args.count, 0, {args.a, args.b, args.out});
 }
 
 void copy_block(Stream& stream, CopyBlockArgs const& args) {
@@ -100,18 +93,9 @@ void copy_block(Stream& stream, CopyBlockArgs const& args) {
   if (args.from_dtype == args.to_dtype && args.scale == 1) return move_block(queue, args);
   with_float_type(args.from_dtype, [&](auto from) {
     with_float_type(args.to_dtype, [&](auto to) {
-      using From = decltype(from);
-      using To = decltype(to);
       constexpr int width = pack_width<Bf16>;
-      bool const wide = all_aligned(args.from, args.to) && args.cols % width == 0 && args.from_stride % width == 0 &&
-                        args.to_stride % width == 0;
-      Convert<From, To> const body{static_cast<From const*>(args.from),
-                                   static_cast<To*>(args.to),
-                                   args.cols,
-                                   args.from_stride,
-                                   args.to_stride,
-                                   args.scale};
-      for_each<width>(body, args.rows * args.cols, wide, queue);
+      Convert<decltype(from), decltype(to)> const body{args};
+      for_each<width>(body, args.rows * args.cols, packs_fit(args, width), queue);
     });
   });
 }

@@ -8,13 +8,6 @@ namespace {
 
 constexpr unsigned most_partials = 512;
 
-template <class T>
-struct Element {
-  T const* x;
-  std::int64_t cols;
-  __device__ float operator()(std::int64_t row, std::int64_t col) const { return to_float(x[row * cols + col]); }
-};
-
 /// partials[block] = sum of squares of what the block's threads come by.
 template <class T, int width>
 __global__ void square_partials_kernel(T const* x, float* partials, std::int64_t count) {
@@ -44,8 +37,8 @@ void column_sum(Stream& stream, ColumnSumArgs const& args) {
   declare_access(stream.native(), {reads(args.x, span_bytes(args.rows, args.cols, args.cols, bytes_of(args.dtype)))});
   with_float_type(args.dtype, [&](auto element) {
     using T = decltype(element);
-    sum_columns(cuda_stream(stream), Element<T>{static_cast<T const*>(args.x), args.cols}, args.sums, args.rows,
-                args.cols, args.accumulate);
+    sum_columns(cuda_stream(stream), Element<T>{as<T>(args.x), args.cols}, args.sums, args.rows, args.cols,
+                args.accumulate);
   });
 }
 

@@ -1,6 +1,16 @@
 #include "kernels/embedding/embedding.hpp"
 
 namespace shardbench {
+namespace {
+
+/// Ids, the other side's rows and `out`.
+template <class Args, class Out>
+Args bind_lookup(EmbeddingShape const& s, Binding const& b, Out* out) {
+  auto const* const ids = b.in(0).as<std::int32_t>();
+  return {ids, b.in(1).data, out, s.tokens, s.rows, s.cols, s.first_row, b.adds, b.precision, s.scale};
+}
+
+}  // namespace
 
 OpCost EmbeddingForwardArgs::cost(EmbeddingShape const& s, CostContext const& context) {
   double const elements = elements_of(s.tokens, s.cols);
@@ -8,16 +18,7 @@ OpCost EmbeddingForwardArgs::cost(EmbeddingShape const& s, CostContext const& co
 }
 
 EmbeddingForwardArgs EmbeddingForwardArgs::bind(EmbeddingShape const& s, Binding const& b) {
-  return {b.in(0).as<std::int32_t>(),
-          b.in(1).data,
-          b.out(0).data,
-          s.tokens,
-          s.rows,
-          s.cols,
-          s.first_row,
-          b.adds,
-          b.precision,
-          s.scale};
+  return bind_lookup<EmbeddingForwardArgs>(s, b, b.out(0).data);
 }
 
 OpCost EmbeddingBackwardArgs::cost(EmbeddingShape const& s, CostContext const& context) {
@@ -27,16 +28,7 @@ OpCost EmbeddingBackwardArgs::cost(EmbeddingShape const& s, CostContext const& c
 }
 
 EmbeddingBackwardArgs EmbeddingBackwardArgs::bind(EmbeddingShape const& s, Binding const& b) {
-  return {b.in(0).as<std::int32_t>(),
-          b.in(1).data,
-          b.out(0).as<float>(),
-          s.tokens,
-          s.rows,
-          s.cols,
-          s.first_row,
-          b.adds,
-          b.precision,
-          s.scale};
+  return bind_lookup<EmbeddingBackwardArgs>(s, b, b.out(0).as<float>());
 }
 
 }  // namespace shardbench

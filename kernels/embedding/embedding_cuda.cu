@@ -6,24 +6,19 @@ namespace {
 
 template <class T>
 struct Gather {
-  std::int32_t const* ids;
-  T const* weight;
-  T* out;
-  std::int64_t rows, cols, first_row;
-  bool accumulate;
-  float scale;
+  EmbeddingForwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const token = i / cols, col = i - token * cols, row = ids[token] - first_row;
+    std::int64_t const token = i / a.cols, col = i - token * a.cols, row = a.ids[token] - a.first_row;
     float value[width] = {}, before[width];
-    if (row >= 0 && row < rows) load<width>(weight + row * cols + col, value);
-    for (int j = 0; j < width; ++j) value[j] *= scale;
-    if (accumulate) {
-      load<width>(out + i, before);
+    if (row >= 0 && row < a.rows) load<width>(as<T>(a.weight) + row * a.cols + col, value);
+    for (int j = 0; j < width; ++j) value[j] *= a.scale;
+    if (a.accumulate) {
+      load<width>(as<T>(a.out) + i, before);
       for (int j = 0; j < width; ++j) value[j] += before[j];
     }
-    store<width>(out + i, value);
+    store<width>(as<T>(a.out) + i, value);
   }
 };
 
@@ -32,27 +27,26 @@ constexpr unsigned scatter_block = 128;
 /// One block a token and column range. The block of a row's first token adds all of the row's tokens, in order, so the
 /// result repeats bit by bit without sorting and without atomics.
 template <class T>
-__global__ void scatter_kernel(std::int32_t const* ids, T const* dout, float* dweight, std::int64_t tokens,
-                               std::int64_t rows, std::int64_t cols, std::int64_t first_row, float scale) {
+__global__ void scatter_kernel(EmbeddingBackwardArgs a) {
   __shared__ std::int32_t later[scatter_block];
   std::int64_t const token = blockIdx.x;
-  std::int32_t const id = ids[token];
-  std::int64_t const row = id - first_row;
-  if (row < 0 || row >= rows) return;  // the same for the whole block
+  std::int32_t const id = a.ids[token];
+  std::int64_t const row = id - a.first_row;
+  if (row < 0 || row >= a.rows) return;  // the same for the whole block
   int seen = 0;
-  for (std::int64_t t = threadIdx.x; t < token; t += blockDim.x) seen |= ids[t] == id;
+  for (std::int64_t t = threadIdx.x; t < token; t += blockDim.x) seen |= a.ids[t] == id;
   if (__syncthreads_or(seen)) return;
   std::int64_t const col = std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
-  float sum = col < cols ? dweight[row * cols + col] : 0.0f;
-  for (std::int64_t first = token; first < tokens; first += blockDim.x) {
+  float sum = col < a.cols ? a.dweight[row * a.cols + col] : 0.0f;
+  for (std::int64_t first = token; first < a.tokens; first += blockDim.x) {
     std::int64_t const mine = first + threadIdx.x;
-    later[threadIdx.x] = mine < tokens ? ids[mine] : id - 1;
+    later[threadIdx.x] = mine < a.tokens ? a.ids[mine] : id - 1;
     __syncthreads();
-    for (unsigned t = 0; t < blockDim.x && col < cols; ++t)
-      if (later[t] == id) sum += scale * to_float(dout[(first + t) * cols + col]);
+    for (unsigned t = 0; t < blockDim.x && col < a.cols; ++t)
+      if (later[t] == id) sum += a.scale * to_float(as<T>(a.dout)[(first + t) * a.cols + col]);
     __syncthreads();
   }
-  if (col < cols) dweight[row * cols + col] = sum;
+  if (col < a.cols) a.dweight[row * a.cols + col] = sum;
 }
 
 }  // namespace
@@ -62,19 +56,7 @@ void embedding_forward(Stream& stream, EmbeddingForwardArgs const& args) {
   declare_access(stream.native(), {reads(args.ids, args.tokens * sizeof(std::int32_t)),
                                    reads(args.weight, span_bytes(args.rows, args.cols, args.cols, element)),
                                    writes(args.out, span_bytes(args.tokens, args.cols, args.cols, element))});
-  with_float_type(args.dtype, [&](auto type) {
-    using T = decltype(type);
-    Gather<T> const body{args.ids,
-                         static_cast<T const*>(args.weight),
-                         static_cast<T*>(args.out),
-                         args.rows,
-                         args.cols,
-                         args.first_row,
-                         args.accumulate,
-                         args.scale};
-    bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.weight, args.out);
-    for_each<pack_width<T>>(body, args.tokens * args.cols, wide, cuda_stream(stream));
-  });
+  for_each_element<Gather>(stream, args, args.tokens * args.cols, args.cols, {args.weight, args.out});
 }
 
 void embedding_backward(Stream& stream, EmbeddingBackwardArgs const& args) {
@@ -90,9 +72,7 @@ void embedding_backward(Stream& stream, EmbeddingBackwardArgs const& args) {
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     auto const column_blocks = static_cast<unsigned>((args.cols + scatter_block - 1) / scatter_block);
-    launch(scatter_kernel<T>, dim3(grid_of_rows(args.tokens), column_blocks), scatter_block, queue, args.ids,
-           static_cast<T const*>(args.dout), args.dweight, args.tokens, args.rows, args.cols, args.first_row,
-           args.scale);
+    launch(scatter_kernel<T>, dim3(grid_of_rows(args.tokens), column_blocks), scatter_block, queue, args);
   });
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/gemm/group_math.hpp"
 #include "kernels/gemm/matmul_cuda.hpp"
 #include "kernels/kernel_set_cuda.hpp"
 
@@ -23,42 +24,6 @@ void gemm(Stream& stream, GemmArgs const& args) {
   add_bias(queue, problem.c, args.m, args.n, args.k > 0 ? 1.0f : args.beta, args.bias,
            fp8 ? args.output_dtype : args.input_dtype);
 }
-
-namespace {
-
-void const* offset(void const* base, Dtype dtype, std::int64_t elements) {
-  return static_cast<std::byte const*>(base) + elements * static_cast<std::int64_t>(bytes_of(dtype));
-}
-
-/// The product of group g.
-GemmArgs group_product(GroupedGemmArgs const& args, std::int64_t g) {
-  std::int64_t const first = args.offsets[g], rows = args.offsets[g + 1] - first;
-  GemmArgs one{.n = args.n,
-               .ldc = args.n,
-               .beta = args.beta,
-               .input_dtype = args.input_dtype,
-               .output_dtype = args.output_dtype};
-  if (args.weight_gradient) {
-    one.a = offset(args.a, args.input_dtype, first * args.m);
-    one.b = offset(args.b, args.input_dtype, first * args.n);
-    one.c = const_cast<void*>(offset(args.c, args.output_dtype, g * args.m * args.n));
-    one.m = one.lda = args.m;
-    one.ldb = args.n;
-    one.k = rows;
-    one.transpose_a = true;
-    return one;
-  }
-  one.a = offset(args.a, args.input_dtype, first * args.k);
-  one.b = offset(args.b, args.input_dtype, g * args.k * args.n);
-  one.c = const_cast<void*>(offset(args.c, args.output_dtype, first * args.n));
-  one.m = rows;
-  one.k = one.lda = args.k;
-  one.ldb = args.transpose_b ? args.k : args.n;
-  one.transpose_b = args.transpose_b;
-  return one;
-}
-
-}  // namespace
 
 void grouped_gemm(Stream& stream, GroupedGemmArgs const& args) {
   for (std::int64_t g = 0; g < args.groups; ++g) gemm(stream, group_product(args, g));

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstddef>
 
 #include "kernels/core/row_host.hpp"
 #include "kernels/core/storage.hpp"
+#include "kernels/gemm/group_math.hpp"
 #include "kernels/gemm/sgemm_host.hpp"
 #include "kernels/kernel_set_host.hpp"
 
@@ -112,42 +112,6 @@ void gemm_tiled(GemmArgs const& args, Tiles tiles) {
   }
 }
 
-/// Bytes from the start of a tensor to an element.
-std::int64_t byte_offset(Dtype dtype, std::int64_t elements) {
-  return elements * static_cast<std::int64_t>(bytes_of(dtype));
-}
-
-/// The product of group g as one GEMM.
-GemmArgs group_gemm(GroupedGemmArgs const& args, std::int64_t g) {
-  auto const* const a = static_cast<std::byte const*>(args.a);
-  auto const* const b = static_cast<std::byte const*>(args.b);
-  auto* const c = static_cast<std::byte*>(args.c);
-  std::int64_t const first = args.offsets[g], rows = args.offsets[g + 1] - first;
-  GemmArgs one;
-  one.beta = args.beta;
-  one.input_dtype = args.input_dtype;
-  one.output_dtype = args.output_dtype;
-  one.n = one.ldc = args.n;
-  if (args.weight_gradient) {
-    one.a = a + byte_offset(args.input_dtype, first * args.m);
-    one.b = b + byte_offset(args.input_dtype, first * args.n);
-    one.c = c + byte_offset(args.output_dtype, g * args.m * args.n);
-    one.m = one.lda = args.m;
-    one.ldb = args.n;
-    one.k = rows;
-    one.transpose_a = true;
-    return one;
-  }
-  one.a = a + byte_offset(args.input_dtype, first * args.k);
-  one.b = b + byte_offset(args.input_dtype, g * args.k * args.n);
-  one.c = c + byte_offset(args.output_dtype, first * args.n);
-  one.m = rows;
-  one.k = one.lda = args.k;
-  one.ldb = args.transpose_b ? args.k : args.n;
-  one.transpose_b = args.transpose_b;
-  return one;
-}
-
 }  // namespace
 
 void gemm(GemmArgs const& args) {
@@ -164,7 +128,7 @@ void gemm(GemmArgs const& args) {
 }
 
 void grouped_gemm(GroupedGemmArgs const& args) {
-  for (std::int64_t g = 0; g < args.groups; ++g) gemm(group_gemm(args, g));
+  for (std::int64_t g = 0; g < args.groups; ++g) gemm(group_product(args, g));
 }
 
 }  // namespace shardbench::host

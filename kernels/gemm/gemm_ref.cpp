@@ -2,18 +2,6 @@
 #include "kernels/kernel_set_ref.hpp"
 
 namespace shardbench::reference {
-namespace {
-
-std::byte* offset(void* base, Dtype dtype, std::int64_t elements) {
-  return static_cast<std::byte*>(base) + elements * static_cast<std::int64_t>(bytes_of(dtype));
-}
-
-std::byte const* offset(void const* base, Dtype dtype, std::int64_t elements) {
-  return static_cast<std::byte const*>(base) + elements * static_cast<std::int64_t>(bytes_of(dtype));
-}
-
-}  // namespace
-
 void gemm(GemmArgs const& args) {
   auto const a = [&](std::int64_t i, std::int64_t p) {
     return read_element(args.a, args.input_dtype, args.transpose_a ? p * args.lda + i : i * args.lda + p);
@@ -38,31 +26,24 @@ void gemm(GemmArgs const& args) {
 }
 
 void grouped_gemm(GroupedGemmArgs const& args) {
+  auto const a = [&](std::int64_t i) { return read_element(args.a, args.input_dtype, i); };
+  auto const b = [&](std::int64_t i) { return read_element(args.b, args.input_dtype, i); };
   for (std::int64_t g = 0; g < args.groups; ++g) {
-    std::int64_t const first = args.offsets[g], rows = args.offsets[g + 1] - first;
-    GemmArgs one;
-    one.beta = args.beta;
-    one.input_dtype = args.input_dtype;
-    one.output_dtype = args.output_dtype;
-    one.n = one.ldc = args.n;
-    if (args.weight_gradient) {
-      one.a = offset(args.a, args.input_dtype, first * args.m);
-      one.b = offset(args.b, args.input_dtype, first * args.n);
-      one.c = offset(args.c, args.output_dtype, g * args.m * args.n);
-      one.m = one.lda = args.m;
-      one.ldb = args.n;
-      one.k = rows;
-      one.transpose_a = true;
-    } else {
-      one.a = offset(args.a, args.input_dtype, first * args.k);
-      one.b = offset(args.b, args.input_dtype, g * args.k * args.n);
-      one.c = offset(args.c, args.output_dtype, first * args.n);
-      one.m = rows;
-      one.k = one.lda = args.k;
-      one.ldb = args.transpose_b ? args.k : args.n;
-      one.transpose_b = args.transpose_b;
-    }
-    gemm(one);
+    std::int64_t const first = args.offsets[g], last = args.offsets[g + 1];
+    std::int64_t const begin = args.weight_gradient ? g * args.m : first;
+    std::int64_t const end = args.weight_gradient ? begin + args.m : last;
+    for (std::int64_t i = begin; i < end; ++i)
+      for (std::int64_t j = 0; j < args.n; ++j) {
+        double sum = 0;
+        if (args.weight_gradient)
+          for (std::int64_t r = first; r < last; ++r) sum += a(r * args.m + i - begin) * b(r * args.n + j);
+        else
+          for (std::int64_t p = 0; p < args.k; ++p)
+            sum += a(i * args.k + p) * b(g * args.k * args.n + (args.transpose_b ? j * args.k + p : p * args.n + j));
+        std::int64_t const at = i * args.n + j;
+        if (args.beta != 0) sum += static_cast<double>(args.beta) * read_element(args.c, args.output_dtype, at);
+        write_element(args.c, args.output_dtype, at, sum);
+      }
   }
 }
 

@@ -7,9 +7,8 @@ namespace {
 
 /// One block a row: the maximum, then the lowest column that has it.
 template <class T>
-__global__ void best_token_kernel(T const* logits, float* best, std::int64_t columns, std::int64_t valid,
-                                  std::int64_t first_column) {
-  T const* const row = logits + std::int64_t{blockIdx.x} * columns;
+__global__ void best_token_kernel(BestTokenArgs a, std::int64_t valid) {
+  T const* const row = as<T>(a.logits) + std::int64_t{blockIdx.x} * a.columns;
   float highest = -INFINITY;
   for (std::int64_t c = threadIdx.x; c < valid; c += blockDim.x) highest = fmaxf(highest, to_float(row[c]));
   highest = block_max(highest);
@@ -19,27 +18,25 @@ __global__ void best_token_kernel(T const* logits, float* best, std::int64_t col
     if (to_float(row[c]) == highest) lowest = fmaxf(lowest, -static_cast<float>(c));
   lowest = block_max(lowest);
   if (threadIdx.x != 0) return;
-  best[2 * blockIdx.x] = highest;
-  best[2 * blockIdx.x + 1] = static_cast<float>(first_column) - (lowest > -INFINITY ? lowest : 0.0f);
+  a.best[2 * blockIdx.x] = highest;
+  a.best[2 * blockIdx.x + 1] = static_cast<float>(a.first_column) - (lowest > -INFINITY ? lowest : 0.0f);
 }
 
 struct PickToken {
-  float const* best;
-  std::int32_t* tokens;
-  std::int64_t parts, rows;
+  PickTokenArgs a;
 
   template <int width>
   __device__ void at(std::int64_t r) const {
     static_assert(width == 1);
-    float highest = best[2 * r], column = best[2 * r + 1];
-    for (std::int64_t p = 1; p < parts; ++p) {
-      float const* const one = best + 2 * (p * rows + r);
+    float highest = a.best[2 * r], column = a.best[2 * r + 1];
+    for (std::int64_t p = 1; p < a.parts; ++p) {
+      float const* const one = a.best + 2 * (p * a.rows + r);
       if (one[0] > highest) {
         highest = one[0];
         column = one[1];
       }
     }
-    tokens[r] = static_cast<std::int32_t>(column);
+    a.tokens[r] = static_cast<std::int32_t>(column);
   }
 };
 
@@ -54,9 +51,8 @@ void best_token(Stream& stream, BestTokenArgs const& args) {
                  {reads(args.logits, span_bytes(args.rows, args.columns, args.columns, bytes_of(args.dtype))),
                   writes(args.best, best_bytes(args.rows))});
   with_float_type(args.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(best_token_kernel<T>, dim3(grid_of_rows(args.rows)), block_for(args.columns), cuda_stream(stream),
-           static_cast<T const*>(args.logits), args.best, args.columns, valid, args.first_column);
+    launch(best_token_kernel<decltype(type)>, dim3(grid_of_rows(args.rows)), block_for(args.columns),
+           cuda_stream(stream), args, valid);
   });
 }
 
@@ -64,7 +60,7 @@ void pick_token(Stream& stream, PickTokenArgs const& args) {
   if (args.rows == 0) return;
   declare_access(stream.native(), {reads(args.best, best_bytes(args.parts * args.rows)),
                                    writes(args.tokens, args.rows * sizeof(std::int32_t))});
-  for_each<1>(PickToken{args.best, args.tokens, args.parts, args.rows}, args.rows, false, cuda_stream(stream));
+  for_each<1>(PickToken{args}, args.rows, false, cuda_stream(stream));
 }
 
 }  // namespace shardbench::cuda

@@ -7,55 +7,52 @@ namespace {
 /// One element of the keys; 16 bytes of them where every width and start allows.
 template <class T>
 struct Join {
-  LatentKeyShape s;
-  T const *plain, *rotary;
-  T* keys;
+  JoinKeysArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
+    LatentKeyShape const& s = a.shape;
     std::int64_t const key_dim = s.rotary_dim + s.plain_dim, d = i % key_dim, head = i / key_dim % s.heads,
                        row = i / key_dim / s.heads;
     float value[width];
     if (d < s.rotary_dim)
-      load<width>(rotary + row * s.rotary_stride + d, value);
+      load<width>(as<T>(a.rotary) + row * s.rotary_stride + d, value);
     else
-      load<width>(plain + row * s.plain_stride + head * s.plain_dim + d - s.rotary_dim, value);
-    store<width>(keys + i, value);
+      load<width>(as<T>(a.plain) + row * s.plain_stride + head * s.plain_dim + d - s.rotary_dim, value);
+    store<width>(as<T>(a.keys) + i, value);
   }
 };
 
 template <class T>
 struct SplitPlain {
-  LatentKeyShape s;
-  T const* dkeys;
-  T* dplain;
+  SplitKeysArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
+    LatentKeyShape const& s = a.shape;
     std::int64_t const d = i % s.plain_dim, head = i / s.plain_dim % s.heads, row = i / s.plain_dim / s.heads;
     float value[width];
-    load<width>(dkeys + (row * s.heads + head) * (s.rotary_dim + s.plain_dim) + s.rotary_dim + d, value);
-    store<width>(dplain + row * s.plain_stride + head * s.plain_dim + d, value);
+    load<width>(as<T>(a.dkeys) + (row * s.heads + head) * (s.rotary_dim + s.plain_dim) + s.rotary_dim + d, value);
+    store<width>(as<T>(a.dplain) + row * s.plain_stride + head * s.plain_dim + d, value);
   }
 };
 
 /// One thread sums one rotary element over the heads, in their order.
 template <class T>
 struct SplitRotary {
-  LatentKeyShape s;
-  T const* dkeys;
-  T* drotary;
+  SplitKeysArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
+    LatentKeyShape const& s = a.shape;
     std::int64_t const d = i % s.rotary_dim, row = i / s.rotary_dim, key_dim = s.rotary_dim + s.plain_dim;
     float sum[width] = {};
     for (std::int64_t h = 0; h < s.heads; ++h) {
       float value[width];
-      load<width>(dkeys + (row * s.heads + h) * key_dim + d, value);
+      load<width>(as<T>(a.dkeys) + (row * s.heads + h) * key_dim + d, value);
       for (int j = 0; j < width; ++j) sum[j] += value[j];
     }
-    store<width>(drotary + row * s.rotary_stride + d, sum);
+    store<width>(as<T>(a.drotary) + row * s.rotary_stride + d, sum);
   }
 };
 
@@ -85,10 +82,8 @@ void join_keys(Stream& stream, JoinKeysArgs const& args) {
                                    writes(args.keys, key_bytes(s))});
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
-    Join<T> const body{s, static_cast<T const*>(args.plain), static_cast<T const*>(args.rotary),
-                       static_cast<T*>(args.keys)};
     bool const wide = widths_fit<T>(s) && all_aligned(args.plain, args.rotary, args.keys);
-    for_each<pack_width<T>>(body, s.rows * s.heads * s.key_dim(), wide, cuda_stream(stream));
+    for_each<pack_width<T>>(Join<T>{args}, s.rows * s.heads * s.key_dim(), wide, cuda_stream(stream));
   });
 }
 
@@ -99,12 +94,9 @@ void split_keys(Stream& stream, SplitKeysArgs const& args) {
                                    writes(args.drotary, rotary_bytes(s))});
   with_float_type(s.dtype, [&](auto type) {
     using T = decltype(type);
-    auto const* dkeys = static_cast<T const*>(args.dkeys);
     bool const wide = widths_fit<T>(s) && all_aligned(args.dkeys, args.dplain, args.drotary);
-    for_each<pack_width<T>>(SplitPlain<T>{s, dkeys, static_cast<T*>(args.dplain)}, s.rows * s.heads * s.plain_dim, wide,
-                            cuda_stream(stream));
-    for_each<pack_width<T>>(SplitRotary<T>{s, dkeys, static_cast<T*>(args.drotary)}, s.rows * s.rotary_dim, wide,
-                            cuda_stream(stream));
+    for_each<pack_width<T>>(SplitPlain<T>{args}, s.rows * s.heads * s.plain_dim, wide, cuda_stream(stream));
+    for_each<pack_width<T>>(SplitRotary<T>{args}, s.rows * s.rotary_dim, wide, cuda_stream(stream));
   });
 }
 

@@ -6,22 +6,11 @@
 namespace shardbench::cuda {
 namespace {
 
-template <class T>
-struct Forward {
-  T const *x, *residual;
-  T* sum;
-  T const *weight, *bias;
-  T* y;
-  float *mean, *rstd;
-  std::int64_t cols, x_stride, y_stride, heads;
-  float eps, weight_offset;
-};
-
 /// Adds the residual (as stored, rounded), or just reads; returns this thread's share of the row's sum.
 template <int width, class T>
-__device__ float add_residual(Forward<T> const& f, T const* x, T const* residual, T* sum) {
+__device__ float add_residual(std::int64_t cols, T const* x, T const* residual, T* sum) {
   float total = 0;
-  for (std::int64_t c = std::int64_t{threadIdx.x} * width; c < f.cols; c += std::int64_t{blockDim.x} * width) {
+  for (std::int64_t c = std::int64_t{threadIdx.x} * width; c < cols; c += std::int64_t{blockDim.x} * width) {
     float value[width], other[width];
     load<width>(x + c, value);
     if (residual) {
@@ -36,14 +25,16 @@ __device__ float add_residual(Forward<T> const& f, T const* x, T const* residual
 
 /// One block a row: residual and mean, squares about the mean, output. The row stays in cache between the passes.
 template <class T, int width>
-__global__ void norm_forward_kernel(Forward<T> f, bool centred) {
+__global__ void norm_forward_kernel(NormForwardArgs f) {
+  bool const centred = f.kind == NormKind::layer_norm;
   std::int64_t const row = blockIdx.x;
-  T const* const x = f.x + vector_offset(row, f.heads, f.cols, f.x_stride);
-  T* const y = f.y + vector_offset(row, f.heads, f.cols, f.y_stride);
-  T* const sum = f.residual ? f.sum + row * f.cols : nullptr;
+  T const* const x = as<T>(f.x) + vector_offset(row, f.heads, f.cols, f.x_stride);
+  T* const y = as<T>(f.y) + vector_offset(row, f.heads, f.cols, f.y_stride);
+  T* const sum = f.residual ? as<T>(f.sum) + row * f.cols : nullptr;
   T const* const from = f.residual ? sum : x;
   float total = 0;
-  if (centred || f.residual) total = add_residual<width>(f, x, f.residual ? f.residual + row * f.cols : nullptr, sum);
+  if (centred || f.residual)
+    total = add_residual<width>(f.cols, x, f.residual ? as<T>(f.residual) + row * f.cols : nullptr, sum);
   float const mean = centred ? block_sum(total) / static_cast<float>(f.cols) : 0.0f;
   float squares = 0;
   std::int64_t const first = std::int64_t{threadIdx.x} * width, step = std::int64_t{blockDim.x} * width;
@@ -56,8 +47,8 @@ __global__ void norm_forward_kernel(Forward<T> f, bool centred) {
   for (std::int64_t c = first; c < f.cols; c += step) {
     float value[width], weight[width], bias[width];
     load<width>(from + c, value);
-    load<width>(f.weight + c, weight);
-    if (f.bias) load<width>(f.bias + c, bias);
+    load<width>(as<T>(f.weight) + c, weight);
+    if (f.bias) load<width>(as<T>(f.bias) + c, bias);
     for (int j = 0; j < width; ++j)
       value[j] = (value[j] - mean) * rstd * (weight[j] + f.weight_offset) + (f.bias ? bias[j] : 0.0f);
     store<width>(y + c, value);
@@ -67,23 +58,14 @@ __global__ void norm_forward_kernel(Forward<T> f, bool centred) {
   if (f.rstd) f.rstd[row] = rstd;
 }
 
-template <class T>
-struct Backward {
-  T const *dy, *x, *weight;
-  float const *mean, *rstd;
-  T const* dsum;
-  T* dx;
-  std::int64_t cols, x_stride, y_stride, heads;
-  float weight_offset;
-};
-
 /// One block a row: the two means over the row, then dx.
 template <class T, int width>
-__global__ void norm_backward_kernel(Backward<T> b, bool centred) {
+__global__ void norm_backward_kernel(NormBackwardArgs b) {
+  bool const centred = b.kind == NormKind::layer_norm;
   std::int64_t const row = blockIdx.x;
-  T const* const dy = b.dy + vector_offset(row, b.heads, b.cols, b.y_stride);
+  T const* const dy = as<T>(b.dy) + vector_offset(row, b.heads, b.cols, b.y_stride);
   std::int64_t const x_at = vector_offset(row, b.heads, b.cols, b.x_stride);
-  T const* const x = b.x + x_at;
+  T const* const x = as<T>(b.x) + x_at;
   float const mean = centred ? b.mean[row] : 0.0f, rstd = b.rstd[row];
   std::int64_t const first = std::int64_t{threadIdx.x} * width, step = std::int64_t{blockDim.x} * width;
   float sum_scaled = 0, sum_product = 0;
@@ -91,7 +73,7 @@ __global__ void norm_backward_kernel(Backward<T> b, bool centred) {
     float gradient[width], value[width], weight[width];
     load<width>(dy + c, gradient);
     load<width>(x + c, value);
-    load<width>(b.weight + c, weight);
+    load<width>(as<T>(b.weight) + c, weight);
     for (int j = 0; j < width; ++j) {
       float const scaled = gradient[j] * (weight[j] + b.weight_offset);
       sum_scaled += scaled;
@@ -104,88 +86,34 @@ __global__ void norm_backward_kernel(Backward<T> b, bool centred) {
     float gradient[width], value[width], weight[width], arriving[width];
     load<width>(dy + c, gradient);
     load<width>(x + c, value);
-    load<width>(b.weight + c, weight);
-    if (b.dsum) load<width>(b.dsum + x_at + c, arriving);
+    load<width>(as<T>(b.weight) + c, weight);
+    if (b.dsum) load<width>(as<T>(b.dsum) + x_at + c, arriving);
     for (int j = 0; j < width; ++j) {
       float const scaled = gradient[j] * (weight[j] + b.weight_offset), normalised = (value[j] - mean) * rstd;
       value[j] = rstd * (scaled - mean_scaled - normalised * mean_product) + (b.dsum ? arriving[j] : 0.0f);
     }
-    store<width>(b.dx + x_at + c, value);
+    store<width>(as<T>(b.dx) + x_at + c, value);
   }
 }
 
 template <class T, bool normalised>
 struct WeightGradient {
-  T const *dy, *x;
-  float const *mean, *rstd;
-  std::int64_t x_stride, y_stride, heads, cols;
+  NormBackwardArgs b;
   __device__ float operator()(std::int64_t row, std::int64_t col) const {
-    float const gradient = to_float(dy[vector_offset(row, heads, cols, y_stride) + col]);
+    float const gradient = to_float(as<T>(b.dy)[vector_offset(row, b.heads, b.cols, b.y_stride) + col]);
     if constexpr (!normalised) return gradient;
-    return gradient * (to_float(x[vector_offset(row, heads, cols, x_stride) + col]) - (mean ? mean[row] : 0.0f)) *
-           rstd[row];
+    float const value = to_float(as<T>(b.x)[vector_offset(row, b.heads, b.cols, b.x_stride) + col]);
+    return gradient * (value - (b.kind == NormKind::layer_norm ? b.mean[row] : 0.0f)) * b.rstd[row];
   }
 };
 
-template <class T>
-bool strides_fit(std::int64_t cols, std::int64_t x_stride, std::int64_t y_stride) {
+/// Starts a kernel with one block a row and head: packs where all is aligned, elements where not.
+template <class T, class Args>
+void launch_rows(CudaStream& stream, void (*packs)(Args), void (*elements)(Args), Args const& a, bool aligned) {
   constexpr int width = pack_width<T>;
-  return cols % width == 0 && x_stride % width == 0 && y_stride % width == 0;
-}
-
-template <class T>
-void forward(CudaStream& stream, NormForwardArgs const& a) {
-  Forward<T> const f{static_cast<T const*>(a.x),
-                     static_cast<T const*>(a.residual),
-                     static_cast<T*>(a.sum),
-                     static_cast<T const*>(a.weight),
-                     static_cast<T const*>(a.bias),
-                     static_cast<T*>(a.y),
-                     a.mean,
-                     a.rstd,
-                     a.cols,
-                     a.x_stride,
-                     a.y_stride,
-                     a.heads,
-                     a.eps,
-                     a.weight_offset};
-  constexpr int width = pack_width<T>;
-  bool const wide =
-      strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.x, a.residual, a.sum, a.weight, a.bias, a.y);
-  launch(wide ? norm_forward_kernel<T, width> : norm_forward_kernel<T, 1>, dim3(grid_of_rows(a.rows * a.heads)),
-         block_for(a.cols / (wide ? width : 1)), stream, f, a.kind == NormKind::layer_norm);
-}
-
-template <class T>
-void backward(CudaStream& stream, NormBackwardArgs const& a) {
-  float const* const mean = a.kind == NormKind::layer_norm ? a.mean : nullptr;
-  auto const* dy = static_cast<T const*>(a.dy);
-  auto const* x = static_cast<T const*>(a.x);
-  // Before dx, which may lie where x or dy did.
-  if (a.dweight) {
-    sum_columns(stream, WeightGradient<T, true>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols},
-                a.dweight, a.rows * a.heads, a.cols, a.accumulate);
-    if (a.dbias)
-      sum_columns(stream, WeightGradient<T, false>{dy, x, mean, a.rstd, a.x_stride, a.y_stride, a.heads, a.cols},
-                  a.dbias, a.rows * a.heads, a.cols, a.accumulate);
-  }
-  if (a.rows == 0) return;
-  Backward<T> const b{dy,
-                      x,
-                      static_cast<T const*>(a.weight),
-                      mean,
-                      a.rstd,
-                      static_cast<T const*>(a.dsum),
-                      static_cast<T*>(a.dx),
-                      a.cols,
-                      a.x_stride,
-                      a.y_stride,
-                      a.heads,
-                      a.weight_offset};
-  constexpr int width = pack_width<T>;
-  bool const wide = strides_fit<T>(a.cols, a.x_stride, a.y_stride) && all_aligned(a.dy, a.x, a.weight, a.dsum, a.dx);
-  launch(wide ? norm_backward_kernel<T, width> : norm_backward_kernel<T, 1>, dim3(grid_of_rows(a.rows * a.heads)),
-         block_for(a.cols / (wide ? width : 1)), stream, b, mean != nullptr);
+  bool const wide = aligned && a.cols % width == 0 && a.x_stride % width == 0 && a.y_stride % width == 0;
+  launch(wide ? packs : elements, dim3(grid_of_rows(a.rows * a.heads)), block_for(a.cols / (wide ? width : 1)), stream,
+         a);
 }
 
 }  // namespace
@@ -201,7 +129,12 @@ void norm_forward(Stream& stream, NormForwardArgs const& args) {
        reads(args.residual, dense), writes(args.residual ? args.sum : nullptr, dense), reads(args.weight, row),
        reads(args.bias, row), writes(args.y, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)),
        writes(args.mean, floats), writes(args.rstd, floats)});
-  with_float_type(args.dtype, [&](auto type) { forward<decltype(type)>(cuda_stream(stream), args); });
+  bool const aligned = all_aligned(args.x, args.residual, args.sum, args.weight, args.bias, args.y);
+  with_float_type(args.dtype, [&](auto type) {
+    using T = decltype(type);
+    launch_rows<T>(cuda_stream(stream), norm_forward_kernel<T, pack_width<T>>, norm_forward_kernel<T, 1>, args,
+                   aligned);
+  });
 }
 
 void norm_backward(Stream& stream, NormBackwardArgs const& args) {
@@ -212,7 +145,19 @@ void norm_backward(Stream& stream, NormBackwardArgs const& args) {
                  {reads(args.dy, span_bytes(args.rows, args.heads * args.cols, args.y_stride, element)),
                   reads(args.x, x_bytes), reads(args.weight, args.cols * element), reads(args.mean, floats),
                   reads(args.rstd, floats), reads(args.dsum, x_bytes), writes(args.dx, x_bytes)});
-  with_float_type(args.dtype, [&](auto type) { backward<decltype(type)>(cuda_stream(stream), args); });
+  bool const aligned = all_aligned(args.dy, args.x, args.weight, args.dsum, args.dx);
+  with_float_type(args.dtype, [&](auto type) {
+    using T = decltype(type);
+    auto const sum = [&](auto const& gradient, float* sums) {
+      sum_columns(cuda_stream(stream), gradient, sums, args.rows * args.heads, args.cols, args.accumulate);
+    };
+    // Before dx, which may lie where x or dy did.
+    if (args.dweight) sum(WeightGradient<T, true>{args}, args.dweight);
+    if (args.dweight && args.dbias) sum(WeightGradient<T, false>{args}, args.dbias);
+    if (args.rows == 0) return;
+    launch_rows<T>(cuda_stream(stream), norm_backward_kernel<T, pack_width<T>>, norm_backward_kernel<T, 1>, args,
+                   aligned);
+  });
 }
 
 }  // namespace shardbench::cuda

@@ -8,29 +8,26 @@ namespace {
 /// `master` is read and written where there is one; the parameter is then only written.
 template <class P, class G>
 struct AdamW {
-  P* parameter;
-  float *master, *exp_avg, *exp_avg_sq;
-  G const* gradient;
-  float const* gradient_scale;
+  AdamWArgs a;
   AdamWFactors factors;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
     float value[width], average[width], square[width], slope[width];
-    if (master) {
-      load<width>(master + i, value);
+    if (a.master) {
+      load<width>(a.master + i, value);
     } else {
-      load<width>(parameter + i, value);
+      load<width>(as<P>(a.parameter) + i, value);
     }
-    load<width>(exp_avg + i, average);
-    load<width>(exp_avg_sq + i, square);
-    load<width>(gradient + i, slope);
-    float const scale = gradient_scale ? *gradient_scale : 1.0f;
+    load<width>(a.exp_avg + i, average);
+    load<width>(a.exp_avg_sq + i, square);
+    load<width>(as<G>(a.gradient) + i, slope);
+    float const scale = a.gradient_scale ? *a.gradient_scale : 1.0f;
     for (int j = 0; j < width; ++j) value[j] = adamw_update(factors, value[j], scale * slope[j], average[j], square[j]);
-    store<width>(exp_avg + i, average);
-    store<width>(exp_avg_sq + i, square);
-    if (master) store<width>(master + i, value);
-    store<width>(parameter + i, value);
+    store<width>(a.exp_avg + i, average);
+    store<width>(a.exp_avg_sq + i, square);
+    if (a.master) store<width>(a.master + i, value);
+    store<width>(as<P>(a.parameter) + i, value);
   }
 };
 
@@ -47,11 +44,7 @@ void adamw(Stream& stream, AdamWArgs const& args) {
   bool const wide = all_aligned(args.parameter, args.master, args.exp_avg, args.exp_avg_sq, args.gradient);
   with_float_type(args.parameter_dtype, [&](auto parameter) {
     with_float_type(args.gradient_dtype, [&](auto gradient) {
-      using P = decltype(parameter);
-      using G = decltype(gradient);
-      AdamW<P, G> const body{
-          static_cast<P*>(args.parameter),      args.master,         args.exp_avg,       args.exp_avg_sq,
-          static_cast<G const*>(args.gradient), args.gradient_scale, adamw_factors(args)};
+      AdamW<decltype(parameter), decltype(gradient)> const body{args, adamw_factors(args)};
       for_each<pack_width<Bf16>>(body, args.count, wide, cuda_stream(stream));
     });
   });

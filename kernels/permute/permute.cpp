@@ -8,6 +8,22 @@ OpCost places_cost(RowsShape const& s, double entries) {
   return {entries, fp32_bytes * (2 * entries + static_cast<double>(s.experts * s.ranks))};
 }
 
+/// Rows, where they go and their weights, to rows.
+template <class Args>
+Args bind_rows(PermuteShape const& s, Binding const& b) {
+  std::int64_t const tokens = b.rows_here(s.tokens), sorted = b.rows_here(s.sorted);
+  return {b.in(0).data,
+          b.in(1).as<std::int32_t>(),
+          b.in(2).as<float>(),
+          b.out(0).data,
+          tokens,
+          s.slots,
+          s.copies,
+          s.cols,
+          sorted,
+          b.precision};
+}
+
 }  // namespace
 
 OpCost ExpertRowsArgs::cost(RowsShape const& s, CostContext const&) {
@@ -42,33 +58,11 @@ OpCost PermuteArgs::cost(PermuteShape const& s, CostContext const& context) {
                                          2 * fp32_bytes * s.expected_sorted};
 }
 
-PermuteArgs PermuteArgs::bind(PermuteShape const& s, Binding const& b) {
-  return {b.in(0).data,
-          b.in(1).as<std::int32_t>(),
-          b.in(2).as<float>(),
-          b.out(0).data,
-          b.rows_here(s.tokens),
-          s.slots,
-          s.copies,
-          s.cols,
-          b.rows_here(s.sorted),
-          b.precision};
-}
+PermuteArgs PermuteArgs::bind(PermuteShape const& s, Binding const& b) { return bind_rows<PermuteArgs>(s, b); }
 
 OpCost UnpermuteArgs::cost(PermuteShape const& s, CostContext const& context) { return PermuteArgs::cost(s, context); }
 
-UnpermuteArgs UnpermuteArgs::bind(PermuteShape const& s, Binding const& b) {
-  return {b.in(0).data,
-          b.in(1).as<std::int32_t>(),
-          b.in(2).as<float>(),
-          b.out(0).data,
-          b.rows_here(s.tokens),
-          s.slots,
-          s.copies,
-          s.cols,
-          b.rows_here(s.sorted),
-          b.precision};
-}
+UnpermuteArgs UnpermuteArgs::bind(PermuteShape const& s, Binding const& b) { return bind_rows<UnpermuteArgs>(s, b); }
 
 OpCost CombineWeightsArgs::cost(PermuteShape const& s, CostContext const& context) {
   OpCost cost = PermuteArgs::cost(s, context);

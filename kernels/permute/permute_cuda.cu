@@ -110,61 +110,52 @@ __global__ void source_rows_kernel(SourceRowsArgs args) {
 
 template <class T>
 struct Permute {
-  T const* x;
-  std::int32_t const* rows;
-  float const* weights;
-  T* out;
-  std::int64_t slots, copies, cols;
+  PermuteArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const entry = i / cols, col = i - entry * cols, row = rows ? rows[entry] : entry;
+    std::int64_t const entry = i / a.cols, col = i - entry * a.cols, row = a.rows ? a.rows[entry] : entry;
     if (row < 0) return;
     float value[width];
-    load<width>(x + entry / slots * cols + col, value);
-    float const weight = weights ? weights[entry / copies] : 1.0f;
+    load<width>(as<T>(a.x) + entry / a.slots * a.cols + col, value);
+    float const weight = a.weights ? a.weights[entry / a.copies] : 1.0f;
     for (int j = 0; j < width; ++j) value[j] *= weight;
-    store<width>(out + row * cols + col, value);
+    store<width>(as<T>(a.out) + row * a.cols + col, value);
   }
 };
 
 template <class T>
 struct Unpermute {
-  T const* x;
-  std::int32_t const* rows;
-  float const* weights;
-  T* y;
-  std::int64_t slots, copies, cols;
+  UnpermuteArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const token = i / cols, col = i - token * cols;
+    std::int64_t const token = i / a.cols, col = i - token * a.cols;
     float sum[width] = {}, value[width];
-    for (std::int64_t entry = token * slots; entry < (token + 1) * slots; ++entry) {
-      std::int64_t const row = rows ? rows[entry] : entry;
+    for (std::int64_t entry = token * a.slots; entry < (token + 1) * a.slots; ++entry) {
+      std::int64_t const row = a.rows ? a.rows[entry] : entry;
       if (row < 0) continue;
-      load<width>(x + row * cols + col, value);
-      float const weight = weights ? weights[entry / copies] : 1.0f;
+      load<width>(as<T>(a.x) + row * a.cols + col, value);
+      float const weight = a.weights ? a.weights[entry / a.copies] : 1.0f;
       for (int j = 0; j < width; ++j) sum[j] += weight * value[j];
     }
-    store<width>(y + i, sum);
+    store<width>(as<T>(a.y) + i, sum);
   }
 };
 
 /// One block a token and weight.
 template <class T>
-__global__ void combine_weights_kernel(T const* dy, T const* x, std::int32_t const* rows, float* dweights,
-                                       std::int64_t slots, std::int64_t copies, std::int64_t cols) {
+__global__ void combine_weights_kernel(CombineWeightsArgs a) {
   std::int64_t const weight = blockIdx.x;
   float sum = 0;
-  for (std::int64_t entry = weight * copies; entry < (weight + 1) * copies; ++entry) {
-    std::int64_t const row = rows ? rows[entry] : entry, token = entry / slots;
+  for (std::int64_t entry = weight * a.copies; entry < (weight + 1) * a.copies; ++entry) {
+    std::int64_t const row = a.rows ? a.rows[entry] : entry, token = entry / a.slots;
     if (row < 0) continue;
-    for (std::int64_t c = threadIdx.x; c < cols; c += blockDim.x)
-      sum += to_float(dy[token * cols + c]) * to_float(x[row * cols + c]);
+    for (std::int64_t c = threadIdx.x; c < a.cols; c += blockDim.x)
+      sum += to_float(as<T>(a.dy)[token * a.cols + c]) * to_float(as<T>(a.x)[row * a.cols + c]);
   }
   sum = block_sum(sum);
-  if (threadIdx.x == 0) dweights[weight] = sum;
+  if (threadIdx.x == 0) a.dweights[weight] = sum;
 }
 
 template <class T>
@@ -207,18 +198,7 @@ void permute(Stream& stream, PermuteArgs const& args) {
       {reads(args.x, row_bytes(args.tokens, args.cols, args.dtype)), reads(args.rows, bytes<std::int32_t>(entries)),
        reads(args.weights, bytes<float>(entries / args.copies)),
        writes(args.out, row_bytes(args.rows ? args.sorted : entries, args.cols, args.dtype))});
-  with_float_type(args.dtype, [&](auto type) {
-    using T = decltype(type);
-    Permute<T> const body{static_cast<T const*>(args.x),
-                          args.rows,
-                          args.weights,
-                          static_cast<T*>(args.out),
-                          args.slots,
-                          args.copies,
-                          args.cols};
-    bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.x, args.out);
-    for_each<pack_width<T>>(body, entries * args.cols, wide, cuda_stream(stream));
-  });
+  for_each_element<Permute>(stream, args, entries * args.cols, args.cols, {args.x, args.out});
 }
 
 void unpermute(Stream& stream, UnpermuteArgs const& args) {
@@ -227,18 +207,7 @@ void unpermute(Stream& stream, UnpermuteArgs const& args) {
                                    reads(args.rows, bytes<std::int32_t>(entries)),
                                    reads(args.weights, bytes<float>(entries / args.copies)),
                                    writes(args.y, row_bytes(args.tokens, args.cols, args.dtype))});
-  with_float_type(args.dtype, [&](auto type) {
-    using T = decltype(type);
-    Unpermute<T> const body{static_cast<T const*>(args.x),
-                            args.rows,
-                            args.weights,
-                            static_cast<T*>(args.y),
-                            args.slots,
-                            args.copies,
-                            args.cols};
-    bool const wide = args.cols % pack_width<T> == 0 && all_aligned(args.x, args.y);
-    for_each<pack_width<T>>(body, args.tokens * args.cols, wide, cuda_stream(stream));
-  });
+  for_each_element<Unpermute>(stream, args, args.tokens * args.cols, args.cols, {args.x, args.y});
 }
 
 void combine_weights(Stream& stream, CombineWeightsArgs const& args) {
@@ -251,8 +220,7 @@ void combine_weights(Stream& stream, CombineWeightsArgs const& args) {
   with_float_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     launch(combine_weights_kernel<T>, dim3(grid_of_rows(entries / args.copies)), block_for(args.cols),
-           cuda_stream(stream), static_cast<T const*>(args.dy), static_cast<T const*>(args.x), args.rows, args.dweights,
-           args.slots, args.copies, args.cols);
+           cuda_stream(stream), args);
   });
 }
 

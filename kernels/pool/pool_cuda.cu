@@ -8,10 +8,8 @@ namespace {
 
 template <class T>
 struct MaxForward {
+  MaxPoolForwardArgs a;
   WindowSizes s;
-  T const* image;
-  T* out;
-  std::uint8_t* taps;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
@@ -23,22 +21,20 @@ struct MaxForward {
       std::int64_t const y = s.input_of(place / s.out_width, tap / s.kernel);
       std::int64_t const x = s.input_of(place % s.out_width, tap % s.kernel);
       if (!s.inside(y, x)) continue;
-      load<width>(image + s.row(y, x, sample) * s.channels + c, value);
+      load<width>(as<T>(a.x) + s.row(y, x, sample) * s.channels + c, value);
       for (int j = 0; j < width; ++j)
         if (value[j] > best[j]) best[j] = value[j], from[j] = static_cast<std::uint8_t>(tap);
     }
-    store<width>(out + i, best);
-    for (int j = 0; j < width; ++j) taps[i + j] = from[j];
+    store<width>(as<T>(a.y) + i, best);
+    for (int j = 0; j < width; ++j) a.taps[i + j] = from[j];
   }
 };
 
 /// Each input element asks every window that sees it, so nothing is added atomically.
 template <class T>
 struct MaxBackward {
+  MaxPoolBackwardArgs a;
   WindowSizes s;
-  T const* dy;
-  std::uint8_t const* taps;
-  T* dx;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
@@ -49,80 +45,71 @@ struct MaxBackward {
       std::int64_t const x = s.output_of(place % s.width, tap % s.kernel, s.out_width);
       if (y < 0 || x < 0) continue;
       std::int64_t const out = s.out_row(y, x, sample) * s.channels + c;
-      load<width>(dy + out, value);
-      for (int j = 0; j < width; ++j) sum[j] += taps[out + j] == tap ? value[j] : 0.0f;
+      load<width>(as<T>(a.dy) + out, value);
+      for (int j = 0; j < width; ++j) sum[j] += a.taps[out + j] == tap ? value[j] : 0.0f;
     }
-    store<width>(dx + i, sum);
+    store<width>(as<T>(a.dx) + i, sum);
   }
 };
 
 template <class T>
 struct Enlarge {
-  std::int64_t width_in, batch, channels, factor;
-  T const* x;
-  T* y;
+  UpsampleForwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const c = i % channels, row = i / channels, sample = row % batch, place = row / batch;
-    std::int64_t const wide = width_in * factor, from = place / wide / factor * width_in + place % wide / factor;
+    std::int64_t const c = i % a.channels, row = i / a.channels, sample = row % a.batch, place = row / a.batch;
+    std::int64_t const wide = a.width * a.factor, from = place / wide / a.factor * a.width + place % wide / a.factor;
     float value[width];
-    load<width>(x + (from * batch + sample) * channels + c, value);
-    store<width>(y + i, value);
+    load<width>(as<T>(a.x) + (from * a.batch + sample) * a.channels + c, value);
+    store<width>(as<T>(a.y) + i, value);
   }
 };
 
 template <class T>
 struct Reduce {
-  std::int64_t width_in, batch, channels, factor;
-  T const* dy;
-  T* dx;
+  UpsampleBackwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const c = i % channels, row = i / channels, sample = row % batch, place = row / batch;
+    std::int64_t const c = i % a.channels, row = i / a.channels, sample = row % a.batch, place = row / a.batch;
     float sum[width] = {}, value[width];
-    for (std::int64_t copy = 0; copy < factor * factor; ++copy) {
-      std::int64_t const y = place / width_in * factor + copy / factor, x = place % width_in * factor + copy % factor;
-      load<width>(dy + ((y * width_in * factor + x) * batch + sample) * channels + c, value);
+    for (std::int64_t copy = 0; copy < a.factor * a.factor; ++copy) {
+      std::int64_t const y = place / a.width * a.factor + copy / a.factor;
+      std::int64_t const x = place % a.width * a.factor + copy % a.factor;
+      load<width>(as<T>(a.dy) + ((y * a.width * a.factor + x) * a.batch + sample) * a.channels + c, value);
       for (int j = 0; j < width; ++j) sum[j] += value[j];
     }
-    store<width>(dx + i, sum);
+    store<width>(as<T>(a.dx) + i, sum);
   }
 };
 
 template <class T>
 struct SumRows {
-  std::int64_t count, begin, end;
-  float scale;
-  T const* x;
-  T* y;
+  PoolRowsForwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
     float sum[width] = {}, value[width];
-    for (std::int64_t s = begin; s < end; ++s) {
-      load<width>(x + s * count + i, value);
-      for (int j = 0; j < width; ++j) sum[j] += scale * value[j];
+    for (std::int64_t s = a.begin; s < a.end; ++s) {
+      load<width>(as<T>(a.x) + s * a.batch * a.cols + i, value);
+      for (int j = 0; j < width; ++j) sum[j] += a.scale * value[j];
     }
-    store<width>(y + i, sum);
+    store<width>(as<T>(a.y) + i, sum);
   }
 };
 
 template <class T>
 struct SpreadRows {
-  std::int64_t count, begin, end;
-  float scale;
-  T const* dy;
-  T* dx;
+  PoolRowsBackwardArgs a;
 
   template <int width>
   __device__ void at(std::int64_t i) const {
-    std::int64_t const s = i / count;
+    std::int64_t const count = a.batch * a.cols, s = i / count;
     float value[width] = {};
-    if (s >= begin && s < end) load<width>(dy + i % count, value);
-    for (int j = 0; j < width; ++j) value[j] *= scale;
-    store<width>(dx + i, value);
+    if (s >= a.begin && s < a.end) load<width>(as<T>(a.dy) + i % count, value);
+    for (int j = 0; j < width; ++j) value[j] *= a.scale;
+    store<width>(as<T>(a.dx) + i, value);
   }
 };
 
@@ -136,12 +123,7 @@ void max_pool_forward(Stream& stream, MaxPoolForwardArgs const& args) {
   declare_access(stream.native(),
                  {reads(args.x, bytes(w.rows() * w.channels, args.dtype)), writes(args.y, bytes(count, args.dtype)),
                   writes(args.taps, bytes(count, Dtype::u8))});
-  with_float_type(args.dtype, [&](auto element) {
-    using T = decltype(element);
-    MaxForward<T> const body{sizes_of(w), static_cast<T const*>(args.x), static_cast<T*>(args.y), args.taps};
-    bool const wide = w.channels % pack_width<T> == 0 && all_aligned(args.x, args.y);
-    for_each<pack_width<T>>(body, count, wide, cuda_stream(stream));
-  });
+  for_each_element<MaxForward>(stream, args, count, w.channels, {args.x, args.y}, sizes_of(w));
 }
 
 void max_pool_backward(Stream& stream, MaxPoolBackwardArgs const& args) {
@@ -149,56 +131,31 @@ void max_pool_backward(Stream& stream, MaxPoolBackwardArgs const& args) {
   std::int64_t const count = w.out_rows() * w.channels;
   declare_access(stream.native(), {reads(args.dy, bytes(count, args.dtype)), reads(args.taps, bytes(count, Dtype::u8)),
                                    writes(args.dx, bytes(w.rows() * w.channels, args.dtype))});
-  with_float_type(args.dtype, [&](auto element) {
-    using T = decltype(element);
-    MaxBackward<T> const body{sizes_of(w), static_cast<T const*>(args.dy), args.taps, static_cast<T*>(args.dx)};
-    bool const wide = w.channels % pack_width<T> == 0 && all_aligned(args.dy, args.dx);
-    for_each<pack_width<T>>(body, w.rows() * w.channels, wide, cuda_stream(stream));
-  });
+  for_each_element<MaxBackward>(stream, args, w.rows() * w.channels, w.channels, {args.dy, args.dx}, sizes_of(w));
 }
 
 void upsample_forward(Stream& stream, UpsampleForwardArgs const& a) {
   std::int64_t const small = a.height * a.width * a.batch * a.channels, large = small * a.factor * a.factor;
   declare_access(stream.native(), {reads(a.x, bytes(small, a.dtype)), writes(a.y, bytes(large, a.dtype))});
-  with_float_type(a.dtype, [&](auto element) {
-    using T = decltype(element);
-    Enlarge<T> const body{a.width, a.batch, a.channels, a.factor, static_cast<T const*>(a.x), static_cast<T*>(a.y)};
-    bool const wide = a.channels % pack_width<T> == 0 && all_aligned(a.x, a.y);
-    for_each<pack_width<T>>(body, large, wide, cuda_stream(stream));
-  });
+  for_each_element<Enlarge>(stream, a, large, a.channels, {a.x, a.y});
 }
 
 void upsample_backward(Stream& stream, UpsampleBackwardArgs const& a) {
   std::int64_t const small = a.height * a.width * a.batch * a.channels, large = small * a.factor * a.factor;
   declare_access(stream.native(), {reads(a.dy, bytes(large, a.dtype)), writes(a.dx, bytes(small, a.dtype))});
-  with_float_type(a.dtype, [&](auto element) {
-    using T = decltype(element);
-    Reduce<T> const body{a.width, a.batch, a.channels, a.factor, static_cast<T const*>(a.dy), static_cast<T*>(a.dx)};
-    bool const wide = a.channels % pack_width<T> == 0 && all_aligned(a.dy, a.dx);
-    for_each<pack_width<T>>(body, small, wide, cuda_stream(stream));
-  });
+  for_each_element<Reduce>(stream, a, small, a.channels, {a.dy, a.dx});
 }
 
 void pool_rows_forward(Stream& stream, PoolRowsForwardArgs const& a) {
   std::int64_t const count = a.batch * a.cols;
   declare_access(stream.native(), {reads(a.x, bytes(a.seq * count, a.dtype)), writes(a.y, bytes(count, a.dtype))});
-  with_float_type(a.dtype, [&](auto element) {
-    using T = decltype(element);
-    SumRows<T> const body{count, a.begin, a.end, a.scale, static_cast<T const*>(a.x), static_cast<T*>(a.y)};
-    bool const wide = count % pack_width<T> == 0 && all_aligned(a.x, a.y);
-    for_each<pack_width<T>>(body, count, wide, cuda_stream(stream));
-  });
+  for_each_element<SumRows>(stream, a, count, count, {a.x, a.y});
 }
 
 void pool_rows_backward(Stream& stream, PoolRowsBackwardArgs const& a) {
   std::int64_t const count = a.batch * a.cols;
   declare_access(stream.native(), {reads(a.dy, bytes(count, a.dtype)), writes(a.dx, bytes(a.seq * count, a.dtype))});
-  with_float_type(a.dtype, [&](auto element) {
-    using T = decltype(element);
-    SpreadRows<T> const body{count, a.begin, a.end, a.scale, static_cast<T const*>(a.dy), static_cast<T*>(a.dx)};
-    bool const wide = count % pack_width<T> == 0 && all_aligned(a.dy, a.dx);
-    for_each<pack_width<T>>(body, a.seq * count, wide, cuda_stream(stream));
-  });
+  for_each_element<SpreadRows>(stream, a, a.seq * count, count, {a.dy, a.dx});
 }
 
 }  // namespace shardbench::cuda

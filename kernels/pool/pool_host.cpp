@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/conv/window_math.hpp"
+#include "kernels/conv/window_host.hpp"
 #include "kernels/core/row_host.hpp"
 #include "kernels/core/storage.hpp"
 #include "kernels/kernel_set_host.hpp"
@@ -9,14 +9,6 @@
 
 namespace shardbench::host {
 namespace {
-
-/// Calls body(y, x, sample) for every row of an image.
-template <class Body>
-void each_row(std::int64_t height, std::int64_t width, std::int64_t batch, Body const& body) {
-  for (std::int64_t y = 0; y < height; ++y)
-    for (std::int64_t x = 0; x < width; ++x)
-      for (std::int64_t n = 0; n < batch; ++n) body(y, x, n);
-}
 
 template <class T>
 void take_larger(T const* x, float* best, std::uint8_t* taps, std::uint8_t tap, std::int64_t n) {
@@ -36,18 +28,15 @@ void max_pool_forward(MaxPoolForwardArgs const& args) {
   std::int64_t const c = s.channels;
   float* const best = workspace.floats(c);
   with_storage(args.dtype, "max pool", [&]<class T>(T) {
-    each_row(s.out_height, s.out_width, s.batch, [&](std::int64_t oy, std::int64_t ox, std::int64_t n) {
-      std::int64_t const out = s.out_row(oy, ox, n) * c;
+    for (std::int64_t row = 0; row < args.window.out_rows(); ++row) {
+      std::int64_t const out = row * c;
       std::fill_n(best, c, -std::numeric_limits<float>::infinity());
       std::fill_n(args.taps + out, c, std::uint8_t{0});
-      for (std::int64_t tap = 0; tap < args.window.taps(); ++tap) {
-        std::int64_t const y = s.input_of(oy, tap / s.kernel), x = s.input_of(ox, tap % s.kernel);
-        if (s.inside(y, x))
-          take_larger(static_cast<T const*>(args.x) + s.row(y, x, n) * c, best, args.taps + out,
-                      static_cast<std::uint8_t>(tap), c);
-      }
+      each_seen(s, row, [&](std::int64_t tap, std::int64_t in) {
+        take_larger(static_cast<T const*>(args.x) + in * c, best, args.taps + out, static_cast<std::uint8_t>(tap), c);
+      });
       store_row(best, static_cast<T*>(args.y) + out, c);
-    });
+    }
   });
 }
 
@@ -60,13 +49,10 @@ void max_pool_backward(MaxPoolBackwardArgs const& args) {
     auto const* const dy = static_cast<T const*>(args.dy);
     each_row(s.height, s.width, s.batch, [&](std::int64_t y, std::int64_t x, std::int64_t n) {
       std::fill_n(sums, c, 0.0f);
-      for (std::int64_t tap = 0; tap < args.window.taps(); ++tap) {
-        std::int64_t const oy = s.output_of(y, tap / s.kernel, s.out_height);
-        std::int64_t const ox = s.output_of(x, tap % s.kernel, s.out_width);
-        if (oy < 0 || ox < 0) continue;
-        std::int64_t const out = s.out_row(oy, ox, n) * c;
+      each_reader(s, y, x, n, [&](std::int64_t tap, std::int64_t row) {
+        std::int64_t const out = row * c;
         for (std::int64_t i = 0; i < c; ++i) sums[i] += args.taps[out + i] == tap ? to_float(dy[out + i]) : 0.0f;
-      }
+      });
       store_row(sums, static_cast<T*>(args.dx) + s.row(y, x, n) * c, c);
     });
   });

@@ -82,25 +82,25 @@ __device__ std::int32_t prescribed_expert(RouterRule const& rule, PrescribedChoi
 }
 
 template <class T>
-__global__ void forward_kernel(RouterRule rule, PrescribedChoice prescribed, T const* logits, float const* bias,
-                               float* weights, std::int32_t* indices) {
+__global__ void forward_kernel(RouterForwardArgs a) {
   __shared__ float scores[most_experts];
   __shared__ float choice[most_experts];
   __shared__ float group_scores[most_experts];
   __shared__ float spare[most_experts];
+  RouterRule const& rule = a.rule;
   std::int64_t const token = blockIdx.x;
-  score_row(rule, logits + token * rule.experts, scores);
-  std::int32_t* const mine = indices + token * rule.top_k;
+  score_row(rule, as<T>(a.logits) + token * rule.experts, scores);
+  std::int32_t* const mine = a.indices + token * rule.top_k;
   float sum = 0;
-  if (prescribed.numbers) {
+  if (a.prescribed.numbers) {
     for (std::int64_t j = 0; j < rule.top_k; ++j) {
-      std::int32_t const e = prescribed_expert(rule, prescribed, token, j);
+      std::int32_t const e = prescribed_expert(rule, a.prescribed, token, j);
       if (threadIdx.x == 0) mine[j] = e;
       sum += scores[e];
     }
   } else {
     for (std::int64_t e = threadIdx.x; e < rule.experts; e += warp_threads)
-      choice[e] = scores[e] + (bias ? bias[e] : 0.0f);
+      choice[e] = scores[e] + (a.bias ? a.bias[e] : 0.0f);
     __syncthreads();
     if (rule.top_groups < rule.groups) keep_best_groups(rule, choice, group_scores, spare);
     for (std::int64_t j = 0; j < rule.top_k; ++j) {
@@ -113,18 +113,18 @@ __global__ void forward_kernel(RouterRule rule, PrescribedChoice prescribed, T c
   float const factor = rule.scale / (rule.normalize ? sum : 1.0f);
   __syncthreads();
   if (threadIdx.x == 0)
-    for (std::int64_t j = 0; j < rule.top_k; ++j) weights[token * rule.top_k + j] = factor * scores[mine[j]];
+    for (std::int64_t j = 0; j < rule.top_k; ++j) a.weights[token * rule.top_k + j] = factor * scores[mine[j]];
 }
 
 template <class T>
-__global__ void backward_kernel(RouterRule rule, T const* logits, std::int32_t const* indices, float const* dweights,
-                                T* dlogits) {
+__global__ void backward_kernel(RouterBackwardArgs a) {
   __shared__ float scores[most_experts];
   __shared__ float dscores[most_experts];
+  RouterRule const& rule = a.rule;
   std::int64_t const token = blockIdx.x;
-  score_row(rule, logits + token * rule.experts, scores);
-  indices += token * rule.top_k;
-  dweights += token * rule.top_k;
+  score_row(rule, as<T>(a.logits) + token * rule.experts, scores);
+  std::int32_t const* const indices = a.indices + token * rule.top_k;
+  float const* const dweights = a.dweights + token * rule.top_k;
   float sum = 0, through_sum = 0, mean = 0;
   for (std::int64_t j = 0; j < rule.top_k; ++j) {
     sum += scores[indices[j]];
@@ -141,7 +141,7 @@ __global__ void backward_kernel(RouterRule rule, T const* logits, std::int32_t c
   __syncthreads();
   for (std::int64_t e = threadIdx.x; e < rule.experts; e += warp_threads) {
     float const slope = rule.sigmoid ? dscores[e] * (1.0f - scores[e]) : dscores[e] - mean;
-    dlogits[token * rule.experts + e] = from_float<T>(scores[e] * slope);
+    as<T>(a.dlogits)[token * rule.experts + e] = from_float<T>(scores[e] * slope);
   }
 }
 
@@ -166,9 +166,7 @@ void router_forward(Stream& stream, RouterForwardArgs const& args) {
                                    writes(args.weights, entries(args.tokens, rule.top_k) * sizeof(float)),
                                    writes(args.indices, entries(args.tokens, rule.top_k) * sizeof(std::int32_t))});
   with_float_type(args.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(forward_kernel<T>, dim3(grid_of_rows(args.tokens)), warp_threads, cuda_stream(stream), rule, p,
-           static_cast<T const*>(args.logits), args.bias, args.weights, args.indices);
+    launch(forward_kernel<decltype(type)>, dim3(grid_of_rows(args.tokens)), warp_threads, cuda_stream(stream), args);
   });
 }
 
@@ -182,9 +180,7 @@ void router_backward(Stream& stream, RouterBackwardArgs const& args) {
       {reads(args.logits, logit_bytes), reads(args.indices, entries(args.tokens, rule.top_k) * sizeof(std::int32_t)),
        reads(args.dweights, entries(args.tokens, rule.top_k) * sizeof(float)), writes(args.dlogits, logit_bytes)});
   with_float_type(args.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(backward_kernel<T>, dim3(grid_of_rows(args.tokens)), warp_threads, cuda_stream(stream), rule,
-           static_cast<T const*>(args.logits), args.indices, args.dweights, static_cast<T*>(args.dlogits));
+    launch(backward_kernel<decltype(type)>, dim3(grid_of_rows(args.tokens)), warp_threads, cuda_stream(stream), args);
   });
 }
 

@@ -45,4 +45,12 @@ void sum_columns(CudaStream& stream, Value const& value, float* sums, std::int64
   launch(column_totals_kernel<void>, dim3(column_blocks), block, stream, partials, sums, parts, cols, accumulate);
 }
 
+/// The elements of x[rows, cols] themselves, for sum_columns.
+template <class T>
+struct Element {
+  T const* x;
+  std::int64_t cols;
+  __device__ float operator()(std::int64_t row, std::int64_t col) const { return to_float(x[row * cols + col]); }
+};
+
 }  // namespace shardbench

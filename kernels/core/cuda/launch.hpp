@@ -56,4 +56,14 @@ void with_float_type(Dtype dtype, Body const& body) {
   }
 }
 
+/// A tensor as its storage type.
+template <class T>
+SB_HOST_DEVICE T const* as(void const* tensor) {
+  return static_cast<T const*>(tensor);
+}
+template <class T>
+SB_HOST_DEVICE T* as(void* tensor) {
+  return static_cast<T*>(tensor);
+}
+
 }  // namespace shardbench

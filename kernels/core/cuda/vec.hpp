@@ -74,4 +74,16 @@ void for_each(Body const& body, std::int64_t count, bool wide, CudaStream& strea
   }
 }
 
+/// Runs `Body<T>{args, more...}`, T being the storage type of args.dtype, over `count` elements: in packs where rows of
+/// `cols` elements hold whole ones and `tensors` are aligned.
+template <template <class> class Body, class Args, class... More>
+void for_each_element(Stream& stream, Args const& args, std::int64_t count, std::int64_t cols,
+                      std::initializer_list<void const*> tensors, More const&... more) {
+  with_float_type(args.dtype, [&](auto element) {
+    using T = decltype(element);
+    bool const aligned = std::ranges::all_of(tensors, [](void const* tensor) { return all_aligned(tensor); });
+    for_each<pack_width<T>>(Body<T>{args, more...}, count, cols % pack_width<T> == 0 && aligned, cuda_stream(stream));
+  });
+}
+
 }  // namespace shardbench
