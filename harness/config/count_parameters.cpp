@@ -7,30 +7,18 @@ namespace {
 /// Weights of one part of a block, the norms apart.
 struct Part {
   std::int64_t weights = 0, norms = 0;
-  Part& operator+=(Part const& other) {
-    weights += other.weights;
-    norms += other.norms;
-    return *this;
-  }
 };
 
 std::int64_t norm_size(ModelConfig const& model, std::int64_t width) { return model.norm_bias ? 2 * width : width; }
 
 /// Latent attention: queries and keys/values go through low-rank factors with a norm between (arXiv 2405.04434).
 Part latent_attention(ModelConfig const& model, MlaConfig const& mla) {
-  std::int64_t const h = model.hidden;
+  std::int64_t const h = model.hidden, q_rank = mla.q_lora_rank, kv_rank = mla.kv_lora_rank;
   std::int64_t const query = model.heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
-  Part part;
-  if (mla.q_lora_rank > 0) {
-    part.weights += h * mla.q_lora_rank + mla.q_lora_rank * query;
-    part.norms += mla.q_lora_rank;
-  } else {
-    part.weights += h * query;
-  }
-  part.weights += h * (mla.kv_lora_rank + mla.qk_rope_head_dim);
-  part.weights += mla.kv_lora_rank * model.heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+  Part part{q_rank > 0 ? h * q_rank + q_rank * query : h * query, q_rank + kv_rank};
+  part.weights += h * (kv_rank + mla.qk_rope_head_dim);
+  part.weights += kv_rank * model.heads * (mla.qk_nope_head_dim + mla.v_head_dim);
   part.weights += model.heads * mla.v_head_dim * h;
-  part.norms += mla.kv_lora_rank;
   return part;
 }
 
@@ -50,19 +38,17 @@ std::int64_t mlp(ModelConfig const& model, std::int64_t ffn) {
   return model.hidden * (up + ffn) + (model.mlp_bias ? up + model.hidden : 0);
 }
 
-std::int64_t expert_mlps(ModelConfig const& model, std::int64_t experts) {
-  MoeConfig const& moe = *model.moe;
-  std::int64_t weights = experts * mlp(model, moe.ffn_hidden) + model.hidden * moe.experts;
+std::int64_t expert_mlps(ModelConfig const& model, MoeConfig const& moe) {
+  std::int64_t weights = moe.experts * (mlp(model, moe.ffn_hidden) + model.hidden);
   if (moe.router_bias) weights += moe.experts;
   if (moe.shared_ffn_hidden > 0) weights += mlp(model, moe.shared_ffn_hidden);
   if (moe.shared_gate) weights += model.hidden;
   return weights;
 }
 
-/// `experts`: how many routed experts to count, all for the total, top_k for what a token meets.
-Part block(ModelConfig const& model, bool is_moe, std::int64_t experts) {
+Part block(ModelConfig const& model, bool is_moe) {
   Part part = attention(model);
-  part.weights += is_moe ? expert_mlps(model, experts) : mlp(model, model.ffn_hidden);
+  part.weights += is_moe ? expert_mlps(model, *model.moe) : mlp(model, model.ffn_hidden);
   std::int64_t const norms = (model.parallel_shared_norm ? 1 : 2) * (model.post_norms ? 2 : 1);
   part.norms += norms * norm_size(model, model.hidden);
   return part;
@@ -88,8 +74,7 @@ std::int64_t head_size(ModelConfig const& model) {
 
 /// A multi-token-prediction layer: a block, a [2h, h] projection and three norms; embedding and head are shared.
 std::int64_t mtp_layer(ModelConfig const& model) {
-  bool const is_moe = model.moe.has_value();
-  Part const part = block(model, is_moe, is_moe ? model.moe->experts : 0);
+  Part const part = block(model, model.moe.has_value());
   return part.weights + part.norms + 2 * model.hidden * model.hidden + 3 * norm_size(model, model.hidden);
 }
 
@@ -113,7 +98,8 @@ ParameterCount count_parameters(ModelConfig const& model) {
   std::int64_t unvisited = 0;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     bool const is_moe = model.is_moe_layer(layer);
-    all += block(model, is_moe, is_moe ? model.moe->experts : 0);
+    Part const part = block(model, is_moe);
+    all.weights += part.weights, all.norms += part.norms;
     if (is_moe) unvisited += (model.moe->experts - model.moe->top_k) * mlp(model, model.moe->ffn_hidden);
   }
   ParameterCount count;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/config/size_rules.hpp"
 #include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/index.hpp"
@@ -47,8 +48,7 @@ std::int64_t chunks_per_rank(Cut const& cut) { return rules_of(cut.schedule).chu
 std::int64_t model_chunks(Cut const& cut) { return cut.pp * rules_of(cut.schedule).pieces_a_stage(cut.vpp); }
 
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by) {
-  std::int64_t const unit = divisible_by * tp;
-  return (vocab + unit - 1) / unit * unit;
+  return round_up(vocab, divisible_by * tp);
 }
 
 std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages, bool embedding_and_head_as_layers) {

@@ -34,9 +34,7 @@ bool kv_fits(ModelConfig const& model, std::int64_t tp) {
 }
 
 bool tp_fits(ModelConfig const& model, std::vector<CutDim> const& dims, std::int64_t tp) {
-  for (CutDim const& dim : dims)
-    if (dim.size % tp != 0) return false;
-  return kv_fits(model, tp);
+  return kv_fits(model, tp) && std::ranges::all_of(dims, [&](CutDim const& dim) { return dim.size % tp == 0; });
 }
 
 std::vector<std::int64_t> divisors(std::int64_t n, std::int64_t limit) {
@@ -81,21 +79,19 @@ void add_experts(ModelConfig const& model, Cut const& p, Reasons& reasons) {
 void add_pipeline(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   ScheduleRules const& rules = rules_of(p.schedule);
   if (p.pp > model.layers)
-    reasons.push_back(fmt::format("pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers));
+    add(reasons, "pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers);
   else if (model_chunks(p) > model.layers)
-    reasons.push_back(fmt::format("{}: pp {} needs {} chunks of at least one layer, {} has {}; at most pp {}",
-                                  p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers,
-                                  model.layers / chunks_per_rank(p)));
+    add(reasons, "{}: pp {} needs {} chunks of at least one layer, {} has {}; at most pp {}",
+        p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers,
+        model.layers / chunks_per_rank(p));
   if (p.vpp > 1 && !rules.takes_vpp())
-    reasons.push_back(
-        fmt::format("vpp: {} given, schedule {} has {} chunk{} a stage; legal: 1, or schedule interleaved", p.vpp,
-                    rules.name, rules.fixed_chunks, rules.fixed_chunks == 1 ? "" : "s"));
-  if (p.vpp > 1 && p.pp == 1) reasons.push_back(fmt::format("vpp: {} given with pp 1; legal: 1, or pp >= 2", p.vpp));
-  if (rules.takes_vpp() && p.vpp == 1)
-    reasons.push_back(fmt::format("schedule: {} needs vpp >= 2, 1 given", rules.name));
+    add(reasons, "vpp: {} given, schedule {} has {} chunk{} a stage; legal: 1, or schedule interleaved", p.vpp,
+        rules.name, rules.fixed_chunks, rules.fixed_chunks == 1 ? "" : "s");
+  if (p.vpp > 1 && p.pp == 1) add(reasons, "vpp: {} given with pp 1; legal: 1, or pp >= 2", p.vpp);
+  if (rules.takes_vpp() && p.vpp == 1) add(reasons, "schedule: {} needs vpp >= 2, 1 given", rules.name);
   if (rules.even_stages && p.pp % 2 != 0)
-    reasons.push_back(fmt::format("pp: {} given, {} needs an even pp; legal: {}", p.pp, rules.name,
-                                  p.pp == 1 ? "2, 4, 6, ..." : fmt::format("{}, {}", p.pp - 1, p.pp + 1)));
+    add(reasons, "pp: {} given, {} needs an even pp; legal: {}", p.pp, rules.name,
+        p.pp == 1 ? "2, 4, 6, ..." : fmt::format("{}, {}", p.pp - 1, p.pp + 1));
 }
 
 void add_states(Cut const& p, Reasons& reasons) {

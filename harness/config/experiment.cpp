@@ -71,11 +71,6 @@ void check_size(Experiment const& e, Reasons& reasons) {
         positions, width, tokens * width, most);
 }
 
-void check_schedule(Experiment const& e, Reasons& reasons) {
-  std::string problem = microbatches_problem(e.cut.schedule, e.cut.pp, e.microbatches());
-  if (!problem.empty()) reasons.push_back(std::move(problem));
-}
-
 /// How a sequence that a cut does not divide can be made to fit: text is padded, the patches of an image are not (C12).
 std::string fit_text(Experiment const& e, std::int64_t padded) {
   if (!e.model.vision) return fmt::format("pad to {}", padded);
@@ -145,12 +140,10 @@ void check_phase(Experiment const& e, Reasons& reasons) {
 /// A token visits an expert once, so the busiest expert has at most all tokens.
 void check_routing(Experiment const& e, Reasons& reasons) {
   if (!e.model.moe) {
-    if (e.router_skew > 0 || e.capacity > 0 || e.routing != RoutingKind::prescribed)
-      add(reasons, "{}: given, {} has no experts",
-          e.router_skew > 0 ? "router-skew"
-          : e.capacity > 0  ? "capacity"
-                            : "routing",
-          e.model.name);
+    for (auto const& [flag, given] : {std::pair{"router-skew", e.router_skew > 0},
+                                      {"capacity", e.capacity > 0},
+                                      {"routing", e.routing != RoutingKind::prescribed}})
+      if (given) return add(reasons, "{}: given, {} has no experts", flag, e.model.name);
     return;
   }
   MoeConfig const& moe = *e.model.moe;
@@ -214,7 +207,9 @@ std::vector<std::string> illegal_reasons(Experiment const& e) {
   if (e.ranks != e.cut.ranks()) add(reasons, "ranks: {} given, dp*tp*pp*cp = {} needed", e.ranks, e.cut.ranks());
   check_batch(e, reasons);
   check_size(e, reasons);
-  if (reasons.empty()) check_schedule(e, reasons);
+  if (reasons.empty())
+    if (std::string const problem = microbatches_problem(e.cut.schedule, e.cut.pp, e.microbatches()); !problem.empty())
+      reasons.push_back(problem);
   check_seq(e, reasons);
   check_phase(e, reasons);
   check_prediction(e, reasons);

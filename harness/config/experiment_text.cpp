@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "harness/config/experiment.hpp"
+#include "harness/config/field_text.hpp"
 #include "harness/config/knob.hpp"
 
 namespace shardbench {
@@ -16,16 +17,7 @@ bool is_plain(std::string_view text) {
 
 /// As a POSIX shell takes it.
 std::string shell_word(std::string const& text) {
-  if (is_plain(text)) return text;
-  std::string result(1, '\'');
-  for (char const c : text) {
-    if (c == '\'')
-      result.append("'\\''");
-    else
-      result.push_back(c);
-  }
-  result.push_back('\'');
-  return result;
+  return is_plain(text) ? text : fmt::format("'{}'", fmt::join(split_at(text, '\''), "'\\''"));
 }
 
 /// Words as a POSIX shell reads what shell_word() wrote.

@@ -17,6 +17,11 @@ namespace {
   throw InputError(fmt::format("--{}: {} is not {}", flag, in_quotes(text), allowed));
 }
 
+/// An integer without a sign.
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  return text.starts_with('-') ? std::nullopt : whole_integer(text);
+}
+
 std::string with_article(std::string const& words) { return (words.front() == 'i' ? "an " : "a ") + words; }
 
 }  // namespace
@@ -54,15 +59,19 @@ std::string number_range_text(double min, double max) {
   return max >= number_limit ? fmt::format("number >= {}", min) : fmt::format("number from {} to {}", min, max);
 }
 
-std::int64_t parse_integer(std::string_view flag, std::string_view text, std::int64_t min, std::int64_t max) {
+std::optional<std::int64_t> whole_integer(std::string_view text) {
   std::int64_t value = 0;
   char const* const end = text.data() + text.size();
   auto const [stop, error] = std::from_chars(text.data(), end, value);
-  bool const whole = !text.empty() && text.front() != '-' && error == std::errc{} && stop == end;
-  if (whole && max >= integer_limit && value > max)
+  return error == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
+}
+
+std::int64_t parse_integer(std::string_view flag, std::string_view text, std::int64_t min, std::int64_t max) {
+  std::optional<std::int64_t> const value = whole_number(text);
+  if (value && max >= integer_limit && *value > max)
     throw InputError(fmt::format("--{}: {} is above the limit {}", flag, text, max));
-  if (!whole || value < min || value > max) refuse(flag, text, with_article(integer_range_text(min, max)));
-  return value;
+  if (!value || *value < min || *value > max) refuse(flag, text, with_article(integer_range_text(min, max)));
+  return *value;
 }
 
 double parse_number(std::string_view flag, std::string_view text, double min, double max) {
@@ -97,12 +106,9 @@ std::int64_t parse_bytes(std::string_view flag, std::string_view text) {
     if (power != std::string_view::npos) shift = 10 * (1 + static_cast<int>(power % 3));
     if (shift != 0) digits.remove_suffix(1);
   }
-  std::int64_t value = 0;
-  char const* const end = digits.data() + digits.size();
-  auto const [stop, error] = std::from_chars(digits.data(), end, value);
-  bool const whole = !digits.empty() && digits.front() != '-' && error == std::errc{} && stop == end;
-  if (!whole || value > (std::int64_t{1} << 50 >> shift)) refuse(flag, text, allowed);
-  return value << shift;
+  std::optional<std::int64_t> const value = whole_number(digits);
+  if (!value || *value > (std::int64_t{1} << 50 >> shift)) refuse(flag, text, allowed);
+  return *value << shift;
 }
 
 std::string nearest_name(std::string_view text, std::vector<std::string> const& names) {

@@ -1,6 +1,6 @@
 #pragma once
 #include <cstdint>
-#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +15,9 @@ std::string in_quotes(std::string_view text);
 
 /// What stands between the separators, empty parts too: "a,,b" has three.
 std::vector<std::string> split_at(std::string_view text, char separator);
+
+/// The integer that the whole text says in decimal digits, if it does.
+std::optional<std::int64_t> whole_integer(std::string_view text);
 
 /// Decimal digits only, min to max. Throws InputError "--flag: 'text' is not an integer ...".
 std::int64_t parse_integer(std::string_view flag, std::string_view text, std::int64_t min, std::int64_t max);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <map>
 
 #include "harness/config/experiment.hpp"
@@ -31,10 +31,8 @@ std::vector<std::string_view> words_of(std::string_view line) {
 
 /// 0 when the text is not a number from 1 to most_slots.
 std::int64_t slot_count(std::string_view text) {
-  std::int64_t value = 0;
-  auto const [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  bool const whole = error == std::errc{} && stop == text.data() + text.size();
-  return whole && value >= 1 && value <= most_slots ? value : 0;
+  std::int64_t const value = whole_integer(text).value_or(0);
+  return value >= 1 && value <= most_slots ? value : 0;
 }
 
 std::string_view without_user(std::string_view host) {
@@ -114,8 +112,8 @@ std::vector<Host> parse_host_list(std::string_view text) {
     if (host.slots == 0)
       throw InputError(
           fmt::format("--host: {} is not NAME:SLOTS with slots from 1 to {}", in_quotes(item), most_slots));
-    for (Host const& other : hosts)
-      if (other.name == host.name) throw InputError(fmt::format("--host: {} is given twice", in_quotes(host.name)));
+    if (std::ranges::find(hosts, host.name, &Host::name) != hosts.end())
+      throw InputError(fmt::format("--host: {} is given twice", in_quotes(host.name)));
     hosts.push_back(std::move(host));
   }
   return hosts;

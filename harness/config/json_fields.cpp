@@ -9,26 +9,15 @@ namespace shardbench {
 namespace {
 
 std::string value_text(JsonValue const& value) {
-  switch (value.kind) {
-    case JsonValue::Kind::null:
-      return "null";
-    case JsonValue::Kind::boolean:
-      return value.boolean ? "true" : "false";
-    case JsonValue::Kind::integer:
-      return fmt::format("{}", value.integer);
-    case JsonValue::Kind::real: {
-      // 8.0 is no integer of a file, so that it must not look like one.
-      std::string const text = fmt::format("{}", value.real);
-      return text.find_first_not_of("-0123456789") == text.npos ? text + ".0" : text;
-    }
-    case JsonValue::Kind::text:
-      return in_quotes(value.text);
-    case JsonValue::Kind::list:
-      return "a list";
-    case JsonValue::Kind::object:
-      return "an object";
-  }
-  return "";
+  using Kind = JsonValue::Kind;
+  if (value.kind == Kind::null) return "null";
+  if (value.kind == Kind::boolean) return value.boolean ? "true" : "false";
+  if (value.kind == Kind::integer) return fmt::format("{}", value.integer);
+  if (value.kind == Kind::text) return in_quotes(value.text);
+  if (value.kind != Kind::real) return value.kind == Kind::list ? "a list" : "an object";
+  // 8.0 is no integer of a file, so that it must not look like one.
+  std::string const text = fmt::format("{}", value.real);
+  return text.find_first_not_of("-0123456789") == text.npos ? text + ".0" : text;
 }
 
 }  // namespace
@@ -48,6 +37,22 @@ JsonValue const* JsonFields::present(std::string_view key) const {
   read_->insert(prefix_ + std::string(key));
   JsonValue const* const value = object_->find(key);
   return value == nullptr || value->kind == JsonValue::Kind::null ? nullptr : value;
+}
+
+JsonValue const* JsonFields::present_as(JsonValue::Kind kind, std::string_view key,
+                                        std::string_view kind_in_words) const {
+  JsonValue const* const value = present(key);
+  if (value != nullptr && value->kind != kind)
+    fail(key, fmt::format("{} is not {}", value_text(*value), kind_in_words));
+  return value;
+}
+
+std::vector<std::string> JsonFields::keys_read() const {
+  std::vector<std::string> keys;
+  for (std::string const& key : *read_)
+    if (key.starts_with(prefix_) && key.find('.', prefix_.size()) == key.npos)
+      keys.push_back(key.substr(prefix_.size()));
+  return keys;
 }
 
 bool JsonFields::is_null(std::string_view key) const {
@@ -74,14 +79,6 @@ std::int64_t JsonFields::size(std::string_view key, std::int64_t max) const {
   return integer(key, *value, 1, max);
 }
 
-std::int64_t JsonFields::size_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
-  return integer_or(key, fallback, 1, max);
-}
-
-std::int64_t JsonFields::count_or(std::string_view key, std::int64_t fallback, std::int64_t max) const {
-  return integer_or(key, fallback, 0, max);
-}
-
 std::int64_t JsonFields::integer_or(std::string_view key, std::int64_t fallback, std::int64_t min,
                                     std::int64_t max) const {
   JsonValue const* const value = present(key);
@@ -100,30 +97,23 @@ double JsonFields::number_or(std::string_view key, double fallback, double min, 
 }
 
 bool JsonFields::flag_or(std::string_view key, bool fallback) const {
-  JsonValue const* const value = present(key);
-  if (value == nullptr) return fallback;
-  if (value->kind != JsonValue::Kind::boolean) fail(key, fmt::format("{} is not true or false", value_text(*value)));
-  return value->boolean;
+  JsonValue const* const value = present_as(JsonValue::Kind::boolean, key, "true or false");
+  return value == nullptr ? fallback : value->boolean;
 }
 
 bool JsonFields::truthy(std::string_view key) const {
   JsonValue const* const value = present(key);
-  if (value == nullptr) return false;
-  return value->boolean || value->integer != 0 || value->real != 0 || !value->text.empty();
+  return value != nullptr && (value->boolean || value->integer != 0 || value->real != 0 || !value->text.empty());
 }
 
 std::string JsonFields::text_or(std::string_view key, std::string_view fallback) const {
-  JsonValue const* const value = present(key);
-  if (value == nullptr) return std::string(fallback);
-  if (value->kind != JsonValue::Kind::text) fail(key, fmt::format("{} is not a text", value_text(*value)));
-  return value->text;
+  JsonValue const* const value = present_as(JsonValue::Kind::text, key, "a text");
+  return value == nullptr ? std::string(fallback) : value->text;
 }
 
 std::span<JsonValue const> JsonFields::list(std::string_view key) const {
-  JsonValue const* const value = present(key);
-  if (value == nullptr) return {};
-  if (value->kind != JsonValue::Kind::list) fail(key, fmt::format("{} is not a list", value_text(*value)));
-  return value->items;
+  JsonValue const* const value = present_as(JsonValue::Kind::list, key, "a list");
+  return value == nullptr ? std::span<JsonValue const>() : value->items;
 }
 
 std::vector<std::int64_t> JsonFields::counts(std::string_view key, std::int64_t max) const {

@@ -25,9 +25,13 @@ class JsonFields {
   std::string_view any_of(std::initializer_list<std::string_view> keys) const;
 
   std::int64_t size(std::string_view key, std::int64_t max = max_width) const;
-  std::int64_t size_or(std::string_view key, std::int64_t fallback, std::int64_t max = max_width) const;
+  std::int64_t size_or(std::string_view key, std::int64_t fallback, std::int64_t max = max_width) const {
+    return integer_or(key, fallback, 1, max);
+  }
   /// Like size_or, and zero is allowed.
-  std::int64_t count_or(std::string_view key, std::int64_t fallback, std::int64_t max = max_width) const;
+  std::int64_t count_or(std::string_view key, std::int64_t fallback, std::int64_t max = max_width) const {
+    return integer_or(key, fallback, 0, max);
+  }
   std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
   double number_or(std::string_view key, double fallback, double min, double max) const;
   bool flag_or(std::string_view key, bool fallback) const;
@@ -40,6 +44,8 @@ class JsonFields {
   std::optional<JsonFields> object(std::string_view key) const;
   /// Whether any of the above asked for the key. A nested object shares its parent's memory of it.
   bool was_read(std::string_view key) const { return read_->contains(prefix_ + std::string(key)); }
+  /// The keys of this object itself that were asked for, sorted.
+  std::vector<std::string> keys_read() const;
   /// The key is there and null: in Hugging Face's words none, where a default would be something.
   bool is_null(std::string_view key) const;
   JsonValue const& value() const { return *object_; }
@@ -50,6 +56,8 @@ class JsonFields {
 
  private:
   JsonValue const* present(std::string_view key) const;
+  /// present(), refused when it is of another kind.
+  JsonValue const* present_as(JsonValue::Kind kind, std::string_view key, std::string_view kind_in_words) const;
   std::int64_t integer(std::string_view key, JsonValue const& value, std::int64_t min, std::int64_t max) const;
   std::span<JsonValue const> list(std::string_view key) const;  ///< empty when absent
 

@@ -13,6 +13,8 @@
 namespace shardbench {
 namespace {
 
+using Kind = JsonValue::Kind;
+
 constexpr std::size_t max_depth = 64;
 
 /// Builds the tree event by event, so that depth and repeated keys are refused before memory is spent on them.
@@ -22,39 +24,31 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::string problem;
   std::size_t position = 0;
 
-  bool null() override { return add({}) != nullptr; }
-  bool boolean(bool value) override { return add({.kind = JsonValue::Kind::boolean, .boolean = value}) != nullptr; }
-  bool number_integer(number_integer_t value) override {
-    return add({.kind = JsonValue::Kind::integer, .integer = value}) != nullptr;
-  }
+  bool null() override { return leaf({}); }
+  bool boolean(bool value) override { return leaf({.kind = Kind::boolean, .boolean = value}); }
+  bool number_integer(number_integer_t value) override { return leaf({.kind = Kind::integer, .integer = value}); }
   bool number_unsigned(number_unsigned_t value) override {
     if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
       return number_integer(static_cast<number_integer_t>(value));
     return number_float(static_cast<double>(value), {});
   }
   bool number_float(number_float_t value, string_t const&) override {
-    return add({.kind = JsonValue::Kind::real, .real = value}) != nullptr;
+    return leaf({.kind = Kind::real, .real = value});
   }
-  bool string(string_t& value) override {
-    return add({.kind = JsonValue::Kind::text, .text = std::move(value)}) != nullptr;
-  }
+  bool string(string_t& value) override { return leaf({.kind = Kind::text, .text = std::move(value)}); }
   bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(JsonValue::Kind::object); }
-  bool start_array(std::size_t) override { return open(JsonValue::Kind::list); }
+  bool start_object(std::size_t) override { return open(Kind::object); }
+  bool start_array(std::size_t) override { return open(Kind::list); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
-    if (!keys_.back().insert(name).second) {
-      problem = fmt::format("key {} appears twice", in_quotes(name));
-      return false;
-    }
+    if (!keys_.back().insert(name).second) return refuse(fmt::format("key {} appears twice", in_quotes(name)));
     key_ = std::move(name);
     return true;
   }
   bool parse_error(std::size_t where, std::string const&, nlohmann::detail::exception const&) override {
     position = where;
-    problem = "not JSON";
-    return false;
+    return refuse("not JSON");
   }
 
  private:
@@ -64,18 +58,23 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       return &root;
     }
     JsonValue& parent = *open_.back();
-    if (parent.kind == JsonValue::Kind::object) {
+    if (parent.kind == Kind::object) {
       parent.members.push_back(JsonMember{std::move(key_), std::move(node)});
       return &parent.members.back().value;
     }
     parent.items.push_back(std::move(node));
     return &parent.items.back();
   }
-  bool open(JsonValue::Kind kind) {
-    if (open_.size() >= max_depth) {
-      problem = fmt::format("nested deeper than {} levels", max_depth);
-      return false;
-    }
+  bool leaf(JsonValue node) {
+    add(std::move(node));
+    return true;
+  }
+  bool refuse(std::string what) {
+    problem = std::move(what);
+    return false;
+  }
+  bool open(Kind kind) {
+    if (open_.size() >= max_depth) return refuse(fmt::format("nested deeper than {} levels", max_depth));
     // A parent's child lists only grow while the child is closed, so the pointers on the stack stay valid.
     open_.push_back(add({.kind = kind}));
     keys_.emplace_back();

@@ -30,22 +30,12 @@ std::string cell_text::text(double value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(value)) : fmt::format("{}", value);
 }
 
-Knob& Knob::never_with(std::function<std::string(Experiment const&)> problem) {
-  contradiction = std::move(problem);
-  return *this;
-}
-
 Knob& Knob::what(std::string_view name, std::string_view description, std::string_view unit) {
   return put(*this, "what", name, description, unit);
 }
 
 Knob& Knob::cut(std::string_view name, std::string_view description, std::string_view unit) {
   return put(*this, "cut", name, description, unit);
-}
-
-Knob& Knob::shown_as(std::function<std::string(Experiment const&)> cell) {
-  column.cell = std::move(cell);
-  return *this;
 }
 
 Knob& Knob::shown_if(std::function<bool(Experiment const&)> holds) {

@@ -51,13 +51,15 @@ struct Knob {
 
   // The setters of a row, in the order of the members.
   /// Refused where it is given and `problem` says with what it does not go.
-  Knob& never_with(std::function<std::string(Experiment const&)> problem);
+  Knob& never_with(std::function<std::string(Experiment const&)> problem) {
+    return contradiction = std::move(problem), *this;
+  }
   /// A column of the group "what".
   Knob& what(std::string_view name, std::string_view description, std::string_view unit = "");
   /// A column of the group "cut".
   Knob& cut(std::string_view name, std::string_view description, std::string_view unit = "");
   /// The column shows this and not the text of the flag.
-  Knob& shown_as(std::function<std::string(Experiment const&)> cell);
+  Knob& shown_as(std::function<std::string(Experiment const&)> cell) { return column.cell = std::move(cell), *this; }
   /// The column is empty elsewhere.
   Knob& shown_if(std::function<bool(Experiment const&)> holds);
   Knob& empty_at_zero();
@@ -69,6 +71,7 @@ struct Knob {
   Knob& of_runs() { return only_runs = true, *this; }
   Knob& of_gpus() { return only_gpu = true, of_runs(); }
   Knob& of_ranks_together() { return together = true, *this; }
+  Knob& of_gpu_jobs() { return of_gpus().of_ranks_together(); }
   Knob& varied_by_plans() { return planned = true, *this; }
 };
 

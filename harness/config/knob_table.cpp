@@ -28,6 +28,7 @@ constexpr KnobNeed stages{"pp 1", "pp >= 2", [](Experiment const& e) { return e.
 constexpr KnobNeed peers{"one rank", "ranks >= 2", [](Experiment const& e) { return e.cut.ranks() > 1; }};
 
 bool has_experts(Experiment const& e) { return e.model.moe.has_value(); }
+bool in_chunks(Experiment const& e) { return e.cut.tp_overlap == TpOverlap::chunked; }
 
 /// What an experiment has that does not train, in the words of a contradiction; empty when it trains.
 std::string without_gradients(Experiment const& e) {
@@ -212,11 +213,10 @@ Knobs tensor_knobs() {
           .varied_by_plans(),
       integer("tp-overlap-chunks", "pieces that a chunked GEMM and its collective are cut into", 1, 1024,
               SB_FIELD(cut.tp_overlap_chunks))
-          .never_with([](Experiment const& e) {
-            return e.cut.tp_overlap == TpOverlap::chunked ? "" : "tp-overlap none; legal with tp-overlap chunked";
-          })
+          .never_with(
+              [](Experiment const& e) { return in_chunks(e) ? "" : "tp-overlap none; legal with tp-overlap chunked"; })
           .cut("tp_overlap_chunks", "Pieces of a GEMM and its collective; empty unless tp_overlap is chunked.")
-          .shown_if([](Experiment const& e) { return e.cut.tp_overlap == TpOverlap::chunked; }),
+          .shown_if(in_chunks),
   };
 }
 
@@ -287,30 +287,25 @@ Knobs device_knobs() {
            {"Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree"}, SB_FIELD(nccl_algo))
           .cut("nccl_algo", "NCCL algorithm that was asked for; auto: its own choice.")
           .needs(peers)
-          .of_gpus()
-          .of_ranks_together(),
+          .of_gpu_jobs(),
       word("nccl-proto", "NCCL's protocol (NCCL_PROTO)", {"LL", "LL128", "Simple"}, SB_FIELD(nccl_proto))
           .cut("nccl_proto", "NCCL protocol that was asked for; auto: its own choice.")
           .needs(peers)
-          .of_gpus()
-          .of_ranks_together(),
+          .of_gpu_jobs(),
       integer("nccl-channels", "NCCL's channels, exactly so many; 0 is its own choice", 0, most_channels,
               SB_FIELD(nccl_channels))
           .cut("nccl_channels", "NCCL channels that were asked for; empty: its own choice.")
           .empty_at_zero()
           .needs(peers)
-          .of_gpus()
-          .of_ranks_together(),
+          .of_gpu_jobs(),
       toggle("share-gpu", "ranks may share a GPU: for the right numbers only, its times mean nothing",
              SB_FIELD(share_gpu))
           .cut("share_gpu", "Ranks may share a GPU: times mean nothing.")
           .needs(peers)
-          .of_gpus()
-          .of_ranks_together(),
+          .of_gpu_jobs(),
       toggle("cuda-graph", "start each timed step as one CUDA graph", SB_FIELD(cuda_graph))
           .cut("cuda_graph", "Each timed step started as one CUDA graph.")
-          .of_gpus()
-          .of_ranks_together(),
+          .of_gpu_jobs(),
       integer("ranks", "processes; as many as the cut needs when not given", 1, batch_limit, SB_FIELD(ranks))
           .cut("ranks", "Processes: dp * tp * pp * cp.")
           .shown_as([](Experiment const& e) { return cell_text::text(e.ranks ? e.ranks : e.cut.ranks()); }),
@@ -408,33 +403,19 @@ std::span<Knob const> knobs() {
 
 std::vector<KnobSource> knob_sources() {
   // An axis, then what refines it; a knob that is not named here comes after these.
-  constexpr std::array<std::string_view, 27> order{"dp",
-                                                   "bucket-mb",
-                                                   "zero",
-                                                   "zero-keep",
-                                                   "shard-ranks",
-                                                   "tp",
-                                                   "sequence-parallel",
-                                                   "tp-sync-fraction",
-                                                   "tp-overlap",
-                                                   "pp",
-                                                   "schedule",
-                                                   "cp",
-                                                   "cp-method",
-                                                   "ep",
-                                                   "etp",
-                                                   "capacity",
-                                                   "routing",
-                                                   "router-skew",
-                                                   "recompute",
-                                                   "recompute-layers",
-                                                   "mtp",
-                                                   "phase",
-                                                   "clip-grad",
-                                                   "dropout",
-                                                   "precision",
-                                                   "gradient-dtype",
-                                                   "strategy"};
+  constexpr std::array order{// copies of the model
+                             "dp", "bucket-mb", "zero", "zero-keep", "shard-ranks",
+                             // a layer over ranks
+                             "tp", "sequence-parallel", "tp-sync-fraction", "tp-overlap",
+                             // layers over stages
+                             "pp", "schedule",
+                             // a sequence over ranks
+                             "cp", "cp-method",
+                             // experts over ranks
+                             "ep", "etp", "capacity", "routing", "router-skew",
+                             // what a step does
+                             "recompute", "recompute-layers", "mtp", "phase", "clip-grad", "dropout", "precision",
+                             "gradient-dtype", "strategy"};
   std::vector<KnobSource> lines;
   auto const add = [&](Knob const& knob) { lines.insert(lines.end(), knob.sources.begin(), knob.sources.end()); };
   for (std::string_view const flag : order) add(find_knob(flag));

@@ -69,8 +69,8 @@ ModelConfig read_type(JsonFields const& fields, std::string const& type, JsonFie
     note_towers(outer, model);
     return model;
   }
-  std::string known = "gpt2, gpt_bigcode, gpt_neox, falcon, vit, yolo26";
-  for (std::string const& name : llama_like_types()) known += ", " + name;
+  std::string const known =
+      fmt::format("gpt2, gpt_bigcode, gpt_neox, falcon, vit, yolo26, {}", fmt::join(llama_like_types(), ", "));
   fields.fail("model_type",
               type.empty() ? "missing (one of " + known + ")" : in_quotes(type) + " is not one of " + known);
 }
@@ -98,14 +98,6 @@ ModelConfig parse_sized(std::string_view json, std::string_view name, std::strin
   return model;
 }
 
-std::string read_file(std::filesystem::path const& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw InputError(fmt::format("{}: is a directory", path.string()));
-  std::optional<std::string> text = text_of_file(path.string(), max_json_bytes);
-  if (!text) throw InputError(fmt::format("{}: cannot be read", path.string()));
-  return std::move(*text);
-}
-
 }  // namespace
 
 std::int64_t ModelConfig::outputs() const {
@@ -130,10 +122,14 @@ ModelConfig parse_model_config(std::string_view json, std::string_view name) {
 }
 
 ModelConfig read_model_config(std::filesystem::path const& path) {
-  std::string const text = path.string();
-  std::size_t const colon = text.rfind(".json:");
-  return parse_model_config(read_file(colon == text.npos ? path : std::filesystem::path(text.substr(0, colon + 5))),
-                            text);
+  std::string const name = path.string();
+  std::size_t const colon = name.rfind(".json:");
+  std::string const file = colon == name.npos ? name : name.substr(0, colon + 5);
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) throw InputError(fmt::format("{}: is a directory", file));
+  std::optional<std::string> const text = text_of_file(file, max_json_bytes);
+  if (!text) throw InputError(fmt::format("{}: cannot be read", file));
+  return parse_model_config(*text, name);
 }
 
 ModelConfig load_model(std::string_view name_or_path) {
@@ -151,10 +147,6 @@ ModelConfig load_model(std::string_view name_or_path) {
                                fmt::join(names, ", ")));
 }
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (ShippedFile const& preset : shipped_models()) names.emplace_back(preset.name);
-  return names;
-}
+std::vector<std::string> preset_names() { return names_of(shipped_models()); }
 
 }  // namespace shardbench

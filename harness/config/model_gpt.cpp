@@ -13,7 +13,9 @@ ModelConfig gpt_base() {
   return model;
 }
 
-void split_hidden(JsonFields const& fields, std::string_view key, ModelConfig& model) {
+/// Heads under `key` that share out the width, with keys and values of their own unless the file says otherwise.
+void read_even_heads(JsonFields const& fields, std::string_view key, ModelConfig& model) {
+  model.heads = model.kv_heads = fields.size(key, max_heads);
   if (model.hidden % model.heads != 0)
     fields.fail(key, fmt::format("{} heads do not divide the width {}", model.heads, model.hidden));
   model.head_dim = model.hidden / model.heads;
@@ -25,9 +27,8 @@ ModelConfig read_gpt2(JsonFields const& fields, bool bigcode) {
   ModelConfig model = gpt_base();
   model.layers = fields.size("n_layer", max_layers);
   model.hidden = fields.size("n_embd");
-  model.heads = fields.size("n_head", max_heads);
-  split_hidden(fields, "n_head", model);
-  model.kv_heads = bigcode && fields.flag_or("multi_query", true) ? 1 : model.heads;
+  read_even_heads(fields, "n_head", model);
+  if (bigcode && fields.flag_or("multi_query", true)) model.kv_heads = 1;
   model.ffn_hidden = fields.size_or("n_inner", 4 * model.hidden, 4 * max_width);  // null means 4 * n_embd (GPT2Config)
   model.vocab = fields.size("vocab_size", max_vocab);
   model.max_positions = fields.size(fields.any_of({"n_positions", "n_ctx"}), max_tokens >> 12);
@@ -64,12 +65,12 @@ ModelConfig read_falcon(JsonFields const& fields) {
     fields.fail("alibi", "true given, positions by bias are not read (allowed: false)");
   model.layers = fields.size("num_hidden_layers", max_layers);
   model.hidden = fields.size("hidden_size");
-  model.heads = fields.size("num_attention_heads", max_heads);
-  split_hidden(fields, "num_attention_heads", model);
+  read_even_heads(fields, "num_attention_heads", model);
   bool const grouped = fields.flag_or("new_decoder_architecture", false);  // FalconConfig's names and defaults
-  model.kv_heads = grouped                               ? fields.size_or("num_kv_heads", model.heads, max_heads)
-                   : fields.flag_or("multi_query", true) ? 1
-                                                         : model.heads;
+  if (grouped)
+    model.kv_heads = fields.size_or("num_kv_heads", model.heads, max_heads);
+  else if (fields.flag_or("multi_query", true))
+    model.kv_heads = 1;
   if (model.heads % model.kv_heads != 0)
     fields.fail("num_kv_heads", fmt::format("{} does not divide num_attention_heads {}", model.kv_heads, model.heads));
   model.ffn_hidden = fields.size_or("ffn_hidden_size", 4 * model.hidden, 4 * max_width);
@@ -90,8 +91,7 @@ ModelConfig read_megatron(JsonFields const& fields) {
   ModelConfig model = gpt_base();
   model.layers = fields.size("num_layers", max_layers);
   model.hidden = fields.size("hidden_size");
-  model.heads = model.kv_heads = fields.size("num_attention_heads", max_heads);
-  split_hidden(fields, "num_attention_heads", model);
+  read_even_heads(fields, "num_attention_heads", model);
   model.ffn_hidden = fields.size_or("ffn_hidden_size", 4 * model.hidden, 4 * max_width);  // Megatron-LM's own default
   model.vocab = fields.size("vocab_size", max_vocab);
   model.max_positions = fields.size(fields.any_of({"max_position_embeddings", "seq_length"}), max_tokens >> 12);

@@ -6,6 +6,7 @@
 
 #include "harness/config/field_text.hpp"
 #include "harness/config/model_schemas.hpp"
+#include "harness/config/size_rules.hpp"
 
 namespace shardbench {
 namespace {
@@ -176,7 +177,7 @@ void read_expert_layers(JsonFields const& fields, std::string_view type, ModelCo
   if (type.starts_with("deepseek")) {
     std::int64_t const first = fields.count_or("first_k_dense_replace", 0, max_layers);
     moe.layer_step = fields.size_or("moe_layer_freq", 1, max_layers);
-    moe.first_dense_layers = (first + moe.layer_step - 1) / moe.layer_step * moe.layer_step;
+    moe.first_dense_layers = round_up(first, moe.layer_step);
     return;
   }
   bool const llama4 = type.starts_with("llama4");

@@ -1,6 +1,8 @@
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace shardbench {
 
@@ -15,5 +17,11 @@ std::span<ShippedFile const> shipped_models();
 /// Machines and software stacks (YAML).
 std::span<ShippedFile const> shipped_systems();
 std::span<ShippedFile const> shipped_stacks();
+
+inline std::vector<std::string> names_of(std::span<ShippedFile const> files) {
+  std::vector<std::string> names;
+  for (ShippedFile const& file : files) names.emplace_back(file.name);
+  return names;
+}
 
 }  // namespace shardbench

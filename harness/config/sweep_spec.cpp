@@ -23,7 +23,7 @@ class SpecReader {
 
   SweepSpec read(YAML::Node const& root) {
     if (!root.IsMap()) fail(root, "a sweep is a map of flags, such as \"tp: [1, 2]\"");
-    std::vector<std::string> seen;
+    std::set<std::string> seen;
     for (auto const& entry : root) read_entry(entry.first, entry.second, seen);
     return std::move(spec_);
   }
@@ -33,11 +33,10 @@ class SpecReader {
     throw InputError(fmt::format("{}: {}", yaml_place(name_, node.Mark().line), problem));
   }
 
-  void read_entry(YAML::Node const& key, YAML::Node const& value, std::vector<std::string>& seen) {
+  void read_entry(YAML::Node const& key, YAML::Node const& value, std::set<std::string>& seen) {
     if (!key.IsScalar()) fail(key, "a key is not the name of a flag");
     std::string const flag = key.Scalar();
-    if (std::ranges::find(seen, flag) != seen.end()) fail(key, fmt::format("{} is given twice", in_quotes(flag)));
-    seen.push_back(flag);
+    if (!seen.insert(flag).second) fail(key, fmt::format("{} is given twice", in_quotes(flag)));
     if (value.IsScalar()) return set(spec_.base, flag, value, key);
     if (!value.IsSequence()) fail(key, fmt::format("{} is neither a value nor a list of values", in_quotes(flag)));
     if (value.size() == 0) fail(key, fmt::format("{} is an empty list", in_quotes(flag)));
@@ -95,7 +94,6 @@ std::vector<Experiment> expand(Experiment const& base, SweepLists const& lists) 
       throw InputError(fmt::format("--{}: the sweep grows to {} points, at most {}", flag, total, max_points));
   }
   std::vector<Experiment> points{base};
-  points.reserve(total);
   for (auto const& [flag, values] : lists.of) {
     std::vector<Experiment> next;
     next.reserve(points.size() * values.size());

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "harness/config/experiment.hpp"
 #include "harness/config/field_text.hpp"
@@ -23,71 +22,62 @@ constexpr std::int64_t most_devices = 1000000000;
 constexpr Dtype precisions[] = {Dtype::f32, Dtype::bf16, Dtype::fp8};
 
 /// The members of one object of a profile; end() refuses those nobody asked for, so that a misspelt key is an error.
-class Section {
+class Section : public JsonFields {
  public:
-  explicit Section(JsonFields fields) : fields_(std::move(fields)) {}
+  explicit Section(JsonFields fields) : JsonFields(std::move(fields)) {}
 
   double number(std::string_view key, double min, double max) {
     need(key, "a number");
-    return fields_.number_or(key, 0, min, max);
-  }
-  double number_or(std::string_view key, double fallback, double min, double max) {
-    return fields_.number_or(note(key), fallback, min, max);
+    return number_or(key, 0, min, max);
   }
   /// A fraction is refused: rounding it would be another machine.
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) {
     need(key, "an integer");
-    return fields_.integer_or(key, 0, min, max);
-  }
-  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) {
-    return fields_.integer_or(note(key), fallback, min, max);
+    return integer_or(key, 0, min, max);
   }
   double share(std::string_view key) { return number(key, 1e-6, 1); }
-  bool flag_or(std::string_view key, bool fallback) { return fields_.flag_or(note(key), fallback); }
   std::string text(std::string_view key) {
     need(key, "a text");
-    return fields_.text_or(key, "");
+    return text_or(key, "");
   }
-  std::string text_or(std::string_view key, std::string_view fallback) { return fields_.text_or(note(key), fallback); }
   Section section(std::string_view key) {
     need(key, "an object");
-    return Section(*fields_.object(key));
+    return Section(*object(key));
   }
   std::vector<Section> sections(std::string_view key) {
     std::vector<Section> all;
-    for (JsonValue const& item : list(key).items)
-      all.emplace_back(JsonFields(item, fields_.file(), fmt::format("{}[{}].", key, all.size())));
+    for (JsonValue const& item : list(key))
+      all.emplace_back(JsonFields(item, file(), fmt::format("{}[{}].", key, all.size())));
     return all;
   }
-  JsonValue const& list(std::string_view key) {
-    need(key, "a list");
-    JsonValue const& value = *fields_.value().find(key);
-    if (value.kind != JsonValue::Kind::list || value.items.empty()) fields_.fail(key, "not a list with entries");
-    return value;
+  /// What `read` makes of each entry of a list; nothing when it is left out.
+  template <class T>
+  std::vector<T> each_of(std::string_view key, T (*read)(Section)) {
+    std::vector<T> all;
+    if (has(key)) std::ranges::transform(sections(key), std::back_inserter(all), read);
+    return all;
   }
-  bool has(std::string_view key) { return fields_.has(note(key)); }
-  [[noreturn]] void fail(std::string_view key, std::string_view problem) const { fields_.fail(key, problem); }
+  std::vector<JsonValue> const& list(std::string_view key) {
+    need(key, "a list");
+    JsonValue const& found = *value().find(key);
+    if (found.kind != JsonValue::Kind::list || found.items.empty()) fail(key, "not a list with entries");
+    return found.items;
+  }
 
   void end() const {
-    for (auto const& [name, value] : fields_.value().members) {
-      if (known_.contains(name)) continue;
-      std::string const near = nearest_name(name, {known_.begin(), known_.end()});
-      fields_.fail(printable(name), near.empty() ? fmt::format("unknown key; allowed: {}", fmt::join(known_, ", "))
-                                                 : fmt::format("unknown key, did you mean {}?", near));
+    std::vector<std::string> const known = keys_read();
+    for (auto const& [name, member] : value().members) {
+      if (std::ranges::find(known, name) != known.end()) continue;
+      std::string const near = nearest_name(name, known);
+      fail(printable(name), near.empty() ? fmt::format("unknown key; allowed: {}", fmt::join(known, ", "))
+                                         : fmt::format("unknown key, did you mean {}?", near));
     }
   }
 
  private:
-  std::string_view note(std::string_view key) {
-    known_.emplace(key);
-    return key;
-  }
   void need(std::string_view key, std::string_view what) {
-    if (!fields_.has(note(key))) fields_.fail(key, fmt::format("missing ({})", what));
+    if (!has(key)) fail(key, fmt::format("missing ({})", what));
   }
-
-  JsonFields fields_;
-  std::set<std::string, std::less<>> known_;
 };
 
 double number_of(Section const& s, JsonValue const& value) {
@@ -101,7 +91,7 @@ MeasuredTimes read_times(Section s) {
   MeasuredTimes times;
   times.operation = s.text("operation");
   times.ranks = s.integer("ranks", 1, most_devices);
-  for (JsonValue const& item : s.list("points").items) {
+  for (JsonValue const& item : s.list("points")) {
     if (item.kind != JsonValue::Kind::list || item.items.size() != 2)
       s.fail("points", "a point is not a list of two numbers");
     double const size = number_of(s, item.items[0]), us = number_of(s, item.items[1]);
@@ -114,19 +104,12 @@ MeasuredTimes read_times(Section s) {
   return times;
 }
 
-std::vector<MeasuredTimes> read_all_times(Section& s, std::string_view key) {
-  std::vector<MeasuredTimes> all;
-  if (!s.has(key)) return all;
-  for (Section& item : s.sections(key)) all.push_back(read_times(std::move(item)));
-  return all;
-}
-
 /// Lists of m, n, k and microseconds, all above 0.
 MeasuredProducts read_products(Section s) {
   MeasuredProducts products;
   products.transpose_a = s.flag_or("transpose_a", false);
   products.transpose_b = s.flag_or("transpose_b", false);
-  for (JsonValue const& item : s.list("samples").items) {
+  for (JsonValue const& item : s.list("samples")) {
     if (item.kind != JsonValue::Kind::list || item.items.size() != 4)
       s.fail("samples", "a sample is not a list of m, n, k and microseconds");
     std::array<double, 4> sample;
@@ -178,9 +161,8 @@ DeviceProfile read_device(Section s) {
       *share = e.number_or(key, 0, -0.9, 100);
     e.end();
   }
-  d.kernels = read_all_times(s, "kernels");
-  if (s.has("products"))
-    for (Section& item : s.sections("products")) d.products.push_back(read_products(std::move(item)));
+  d.kernels = s.each_of("kernels", read_times);
+  d.products = s.each_of("products", read_products);
   s.end();
   return d;
 }
@@ -206,7 +188,7 @@ NetworkLevel read_level(Section s) {
   }
   n.oversubscription = s.number_or("oversubscription", 1, 1, 1000);
   n.source = s.text("source");
-  n.measured = read_all_times(s, "measured");
+  n.measured = s.each_of("measured", read_times);
   s.end();
   return n;
 }
@@ -233,24 +215,16 @@ AttentionKind read_attention(Section& s) {
 }
 
 std::string shipped_text(std::string_view name, std::span<ShippedFile const> shipped, char const* what) {
-  std::vector<std::string> names;
-  for (ShippedFile const& profile : shipped) {
-    if (profile.name == name) return std::string(profile.text);
-    names.emplace_back(profile.name);
-  }
+  auto const found = std::ranges::find(shipped, name, &ShippedFile::name);
+  if (found != shipped.end()) return std::string(found->text);
   std::string const path(name);
   if (path.ends_with(".yaml"))
     if (std::optional<std::string> text = text_of_file(path, max_profile_bytes)) return std::move(*text);
+  std::vector<std::string> const names = names_of(shipped);
   std::string const near = nearest_name(name, names);
   throw InputError(fmt::format("--{}: {} is neither a shipped {} nor a readable .yaml file{}; shipped: {}", what,
                                in_quotes(name), what, near.empty() ? "" : fmt::format(", did you mean {}?", near),
                                fmt::join(names, ", ")));
-}
-
-std::vector<std::string> names_of(std::span<ShippedFile const> shipped) {
-  std::vector<std::string> names;
-  for (ShippedFile const& profile : shipped) names.emplace_back(profile.name);
-  return names;
 }
 
 }  // namespace
@@ -281,8 +255,7 @@ double SystemProfile::peak_tflops_of(Dtype precision) const {
 
 SystemProfile parse_system_profile(std::string_view yaml, std::string_view name) {
   JsonValue const root = parse_yaml(yaml, name);
-  std::string const file(name);
-  Section s{JsonFields(root, file)};
+  Section s{JsonFields(root, std::string(name))};
   SystemProfile profile;
   profile.name = s.text("name");
   profile.description = s.text("description");
@@ -290,7 +263,7 @@ SystemProfile parse_system_profile(std::string_view yaml, std::string_view name)
   profile.network = read_network(s);
   profile.price_per_device_hour = s.number_or("price_per_device_hour", 0, 0, 1e6);
   profile.mtbf_device_hours = s.number_or("mtbf_device_hours", 0, 0, any);
-  for (JsonValue const& item : s.list("sources").items) {
+  for (JsonValue const& item : s.list("sources")) {
     if (item.kind != JsonValue::Kind::text) s.fail("sources", "an entry is not a text");
     profile.sources.push_back(item.text);
   }

@@ -23,12 +23,12 @@ JsonValue scalar(std::string const& text, bool quoted) {
   value.kind = JsonValue::Kind::text;
   value.text = text;
   if (quoted) return value;
-  char const* const begin = text.data();
-  char const* const end = begin + text.size();
-  if (auto const [rest, error] = std::from_chars(begin, end, value.integer); error == std::errc{} && rest == end) {
+  char const* const end = text.data() + text.size();
+  if (std::optional<std::int64_t> const whole = whole_integer(text)) {
     value.kind = JsonValue::Kind::integer;
-  } else if (auto const [tail, problem] = std::from_chars(begin, end, value.real);
-             problem == std::errc{} && tail == end && std::isfinite(value.real)) {
+    value.integer = *whole;
+  } else if (auto const [stop, error] = std::from_chars(text.data(), end, value.real);
+             error == std::errc{} && stop == end && std::isfinite(value.real)) {
     value.kind = JsonValue::Kind::real;
   } else if (text == "true" || text == "false") {
     value.kind = JsonValue::Kind::boolean;

@@ -25,13 +25,8 @@ class BlockBuilder {
   void repeat(std::int64_t count) { block_.repeats = count; }
 
   ConvLayer& conv(std::string const& name, std::int64_t in, std::int64_t out, std::int64_t kernel) {
-    ConvLayer layer;
-    layer.name = block_.name + '.' + name;
-    layer.in = in;
-    layer.out = out;
-    layer.kernel = kernel;
-    layer.out_size = size_;
-    return block_.convs.emplace_back(std::move(layer));
+    return block_.convs.emplace_back(
+        ConvLayer{.name = block_.name + '.' + name, .in = in, .out = out, .kernel = kernel, .out_size = size_});
   }
 
   void depthwise(std::string const& name, std::int64_t channels, bool activation = true) {
@@ -108,11 +103,11 @@ class Network {
     builder.conv("conv", channels_, width(channels), 3).stride = 2;
     take(std::move(builder), width(channels));
   }
-  void c3k2(std::int64_t channels, std::int64_t n, YoloInner inner, double expansion = 0.5) {
+  std::size_t c3k2(std::int64_t channels, std::int64_t n, YoloInner inner, double expansion = 0.5) {
     if (inner == YoloInner::plain && config_.deep_everywhere) inner = YoloInner::deep;
     BlockBuilder builder(next_name(), "c3k2", size_);
     builder.c3k2(channels_, width(channels), repeats(n), inner, expansion);
-    take(std::move(builder), width(channels));
+    return take(std::move(builder), width(channels));
   }
   /// The next block reads the output of block `index` too.
   void concat(std::size_t index) {
@@ -124,7 +119,8 @@ class Network {
     upsample_ = true;
     concat(index);
   }
-  void take(BlockBuilder&& builder, std::int64_t channels) {
+  /// The index of the block.
+  std::size_t take(BlockBuilder&& builder, std::int64_t channels) {
     YoloBlock block = std::move(builder).finish(channels);
     if (!blocks_.empty()) block.inputs.push_back(blocks_.size() - 1);
     block.inputs.insert(block.inputs.end(), beside_.begin(), beside_.end());
@@ -132,9 +128,24 @@ class Network {
     block.upsample = std::exchange(upsample_, false);
     blocks_.push_back(std::move(block));
     channels_ = channels;
+    return blocks_.size() - 1;
   }
-  void sppf();
-  void c2psa();
+  void sppf() {
+    BlockBuilder builder(next_name(), "sppf", size_);
+    builder.conv("reduce", channels_, channels_ / 2, 1).activation = false;
+    builder.conv("join", 2 * channels_, channels_, 1);
+    take(std::move(builder), channels_);
+  }
+  std::size_t c2psa() {
+    std::int64_t const half = channels_ / 2;
+    BlockBuilder builder(next_name(), "c2psa", size_);
+    builder.repeat(repeats(2));
+    builder.conv("split", channels_, 2 * half, 1);
+    for (std::int64_t i = 0; i < repeats(2); ++i)
+      builder.psa("psa." + std::to_string(i), half, std::max<std::int64_t>(half / 64, 1));
+    builder.conv("join", 2 * half, channels_, 1);
+    return take(std::move(builder), channels_);
+  }
   void detect(std::array<std::size_t, 3> const& levels);
 
   YoloConfig config_;
@@ -145,24 +156,6 @@ class Network {
   bool upsample_ = false;
   std::vector<YoloBlock> blocks_;
 };
-
-void Network::sppf() {
-  BlockBuilder builder(next_name(), "sppf", size_);
-  builder.conv("reduce", channels_, channels_ / 2, 1).activation = false;
-  builder.conv("join", 2 * channels_, channels_, 1);
-  take(std::move(builder), channels_);
-}
-
-void Network::c2psa() {
-  std::int64_t const half = channels_ / 2;
-  BlockBuilder builder(next_name(), "c2psa", size_);
-  builder.repeat(repeats(2));
-  builder.conv("split", channels_, 2 * half, 1);
-  for (std::int64_t i = 0; i < repeats(2); ++i)
-    builder.psa("psa." + std::to_string(i), half, std::max<std::int64_t>(half / 64, 1));
-  builder.conv("join", 2 * half, channels_, 1);
-  take(std::move(builder), channels_);
-}
 
 /// Two copies of box and class branches on each level: one-to-many (training only), one-to-one.
 void Network::detect(std::array<std::size_t, 3> const& levels) {
@@ -204,33 +197,27 @@ std::vector<YoloBlock> Network::build() && {
   down(128);
   c3k2(256, 2, YoloInner::plain, 0.25);
   down(256);
-  c3k2(512, 2, YoloInner::plain, 0.25);
-  std::size_t const p3 = blocks_.size() - 1;
+  std::size_t const p3 = c3k2(512, 2, YoloInner::plain, 0.25);
   down(512);
-  c3k2(512, 2, YoloInner::deep);
-  std::size_t const p4 = blocks_.size() - 1;
+  std::size_t const p4 = c3k2(512, 2, YoloInner::deep);
   down(1024);
   c3k2(1024, 2, YoloInner::deep);
   sppf();
-  c2psa();
-  std::size_t const p5 = blocks_.size() - 1;
+  std::size_t const p5 = c2psa();
 
   section_ = "head";
   index_ = 0;
   up_and_concat(p4);
-  c3k2(512, 2, YoloInner::deep);
-  std::size_t const a = blocks_.size() - 1;
+  std::size_t const a = c3k2(512, 2, YoloInner::deep);
   up_and_concat(p3);
-  c3k2(256, 2, YoloInner::deep);
-  std::size_t const n3 = blocks_.size() - 1;
+  std::size_t const n3 = c3k2(256, 2, YoloInner::deep);
   down(256);
   concat(a);
-  c3k2(512, 2, YoloInner::deep);
-  std::size_t const n4 = blocks_.size() - 1;
+  std::size_t const n4 = c3k2(512, 2, YoloInner::deep);
   down(512);
   concat(p5);
-  c3k2(1024, 1, YoloInner::attention);
-  detect({n3, n4, blocks_.size() - 1});
+  std::size_t const n5 = c3k2(1024, 1, YoloInner::attention);
+  detect({n3, n4, n5});
   return std::move(blocks_);
 }
 

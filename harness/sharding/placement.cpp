@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
@@ -23,8 +22,8 @@ std::vector<std::string> words_of(std::string const& text) {
 }
 
 bool read_integer(std::string const& text, std::int64_t& value) {
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() && value >= 0;
+  value = whole_integer(text).value_or(-1);
+  return value >= 0;
 }
 
 }  // namespace
@@ -52,10 +51,9 @@ Placement parse_placement(std::string const& text) {
   };
   if (words.empty()) return fail();
   std::int64_t number = 0;
-  if (words[0] == "replicate" && words.size() == 1) return Replicate{};
-  if (words[0] == "partial" && (words.size() == 1 || (words.size() == 2 && words[1] == "sum")))
-    return Partial{PartialOp::sum};
-  if (words[0] == "partial" && words.size() == 2 && words[1] == "max") return Partial{PartialOp::max};
+  if (text == "replicate") return Replicate{};
+  if (text == "partial" || text == "partial(sum)") return Partial{PartialOp::sum};
+  if (text == "partial(max)") return Partial{PartialOp::max};
   if (words[0] == "private" && words.size() == 2 && read_integer(words[1], number)) return Private{number};
   if (words[0] != "shard" || words.size() < 2) return fail();
   Shard shard;
@@ -83,15 +81,13 @@ std::string_view to_string(Transition transition) {
 
 Transition transition_between(Placement const& from, Placement const& to) {
   if (from == to) return Transition::none;
-  VALIDATE(!is_partial(to), fmt::format("cannot redistribute {} to {} (a partial sum comes from an operation only)",
-                                        to_string(from), to_string(to)));
-  VALIDATE(!is_private(from), fmt::format("cannot redistribute {} to {} (private values have no global tensor)",
-                                          to_string(from), to_string(to)));
+  auto const need = [&](bool has_meaning, std::string_view why_not) {
+    VALIDATE(has_meaning, fmt::format("cannot redistribute {} to {} ({})", to_string(from), to_string(to), why_not));
+  };
+  need(!is_partial(to), "a partial sum comes from an operation only");
+  need(!is_private(from), "private values have no global tensor");
   if (is_private(to)) {
-    VALIDATE(!is_shard(from),
-             fmt::format("cannot redistribute {} to {} (only a partial sum can be synchronised in part, "
-                         "only a whole tensor copied)",
-                         to_string(from), to_string(to)));
+    need(!is_shard(from), "only a partial sum can be synchronised in part, only a whole tensor copied");
     return is_partial(from) ? Transition::partial_sync : Transition::private_copy;
   }
   if (is_partial(from)) return is_shard(to) ? Transition::reduce_scatter : Transition::all_reduce;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <ranges>
 #include <sstream>
 
 #include "kernels/core/error.hpp"
@@ -75,10 +76,9 @@ void read_weights(YAML::Node const& node, std::string_view name, Strategy& s) {
   if (!node.IsMap()) fail(name, node.Mark(), "'weights' must be a map of weight role to placements");
   for (auto const& item : node) {
     auto const role = item.first.as<std::string>();
-    if (std::ranges::none_of(weight_roles(), [&](WeightRole const& r) { return r.name == role; })) {
-      std::string known;
-      for (auto const& r : weight_roles()) known += fmt::format("{}{}", known.empty() ? "" : ", ", r.name);
-      fail(name, item.first.Mark(), fmt::format("unknown weight '{}' (allowed: {})", role, known));
+    if (std::ranges::find(weight_roles(), role, &WeightRole::name) == weight_roles().end()) {
+      auto const known = std::views::transform(weight_roles(), &WeightRole::name);
+      fail(name, item.first.Mark(), fmt::format("unknown weight '{}' (allowed: {})", role, fmt::join(known, ", ")));
     }
     auto const placement = tensor_axis_placement(item.second, name, role);
     bool const matrix = role != "norm" && role != "embedding.position";
@@ -94,16 +94,11 @@ void read_weights(YAML::Node const& node, std::string_view name, Strategy& s) {
 }  // namespace
 
 Strategy parse_strategy(std::string_view yaml, std::string_view name) {
-  YAML::Node root;
-  try {
-    root = YAML::Load(std::string(yaml));
-  } catch (YAML::Exception const& e) {
-    fail(name, e.mark, e.msg);
-  }
-  if (!root.IsMap()) fail(name, root.Mark(), "must be a map with the keys name, weights, activations");
   Strategy s;
   s.name = std::string(name);
   try {
+    YAML::Node const root = YAML::Load(std::string(yaml));
+    if (!root.IsMap()) fail(name, root.Mark(), "must be a map with the keys name, weights, activations");
     for (auto const& item : root) {
       auto const key = item.first.as<std::string>();
       if (key == "name")
