@@ -1,7 +1,6 @@
 #include "harness/program/passes/narrow_gradients.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace shardbench {
 
@@ -31,19 +30,17 @@ std::vector<Op> rounded(Tape& t, Op& op, TensorRef& gradient) {
 }  // namespace
 
 void narrow_gradients(Tape& t, std::vector<Op>& backward) {
-  StepProgram const& p = t.program;
-  std::set<TensorId> narrow;
-  for (Parameter const& parameter : p.parameters)
-    if (parameter.gradient != no_tensor && p.tensors[parameter.gradient].dtype != Dtype::f32)
-      narrow.insert(parameter.gradient);
-  if (narrow.empty()) return;
+  if (t.experiment.gradient_dtype == Dtype::f32) return;
+  auto const is_gradient = [&](TensorRef const& ref) {
+    return ref.valid() && t.program.tensors[ref.id].role == TensorRole::gradient;
+  };
   t.set_phase("backward");
   std::vector<Op> out;
   for (Op& op : backward) {
     std::vector<Op> after;
     bool const redirected = sums_in_fp32(op.kind);
     for (TensorRef& ref : op.outputs)
-      if (redirected && narrow.contains(ref.id)) std::ranges::move(rounded(t, op, ref), std::back_inserter(after));
+      if (redirected && is_gradient(ref)) std::ranges::move(rounded(t, op, ref), std::back_inserter(after));
     if (!after.empty()) op.accumulate = op.always_accumulate = false;
     out.push_back(std::move(op));
     std::ranges::move(after, std::back_inserter(out));
