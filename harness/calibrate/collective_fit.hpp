@@ -1,9 +1,6 @@
 #pragma once
-#include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "harness/calibrate/nccl_review.hpp"
 

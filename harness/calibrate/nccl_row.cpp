@@ -1,7 +1,6 @@
 #include "harness/calibrate/nccl_row.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "harness/calibrate/profile_text.hpp"
 
 namespace shardbench {

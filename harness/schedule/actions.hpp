@@ -11,4 +11,11 @@ inline Action backward(std::int32_t chunk, std::int32_t microbatch) {
   return {.kind = ActionKind::backward, .chunk = chunk, .microbatch = microbatch};
 }
 
+inline bool is_transfer(Action const& action) {
+  return action.kind == ActionKind::send || action.kind == ActionKind::receive;
+}
+
+/// Pairs as their forward and their backward, what the forward made leaving between them.
+std::vector<Action> without_pairs(std::vector<Action> const& actions);
+
 }  // namespace shardbench

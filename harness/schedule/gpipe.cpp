@@ -1,6 +1,4 @@
-#include <fmt/format.h>
 
-#include <algorithm>
 
 #include "harness/schedule/actions.hpp"
 #include "harness/schedule/schedule_rules.hpp"

@@ -45,9 +45,9 @@ bool PipelineSchedule::sends_ahead() const { return rules_of(kind).sends_ahead(s
 bool PipelineSchedule::has_two_directions() const { return rules_of(kind).two_directions(); }
 
 bool PipelineSchedule::splits_backward() const {
-  for (auto const& actions : order)
-    if (std::ranges::any_of(actions, [](Action const& a) { return a.kind == ActionKind::backward_input; })) return true;
-  return false;
+  return std::ranges::any_of(order, [](std::vector<Action> const& actions) {
+    return std::ranges::find(actions, ActionKind::backward_input, &Action::kind) != actions.end();
+  });
 }
 
 PipelineSchedule make_schedule(ScheduleKind kind, std::int64_t stages, std::int64_t chunks, std::int64_t microbatches) {
@@ -76,6 +76,7 @@ namespace {
 void push_transfer(PipelineSchedule const& s, ActionKind transfer, Action const& pass, ChunkPlace here,
                    std::vector<Action>& out) {
   bool const forward = pass.kind == ActionKind::forward;
+  if (!forward && pass.kind != ActionKind::backward && pass.kind != ActionKind::backward_input) return;
   auto const other = forward == (transfer == ActionKind::send) ? s.next(here) : s.previous(here);
   if (!other || other->stage == here.stage) return;
   out.push_back({.kind = transfer,
@@ -85,21 +86,26 @@ void push_transfer(PipelineSchedule const& s, ActionKind transfer, Action const&
                  .boundary = forward ? Boundary::activation : Boundary::gradient});
 }
 
-/// The passes of an action that take and make tensors of stage borders.
-std::vector<Action> moving_passes(Action const& a) {
-  switch (a.kind) {
-    case ActionKind::pair:
-      return {forward(a.chunk, a.microbatch), backward(a.pair_chunk, a.pair_microbatch)};
-    case ActionKind::forward:
-    case ActionKind::backward:
-    case ActionKind::backward_input:
-      return {a};
-    default:
-      return {};
-  }
-}
-
 }  // namespace
+
+std::vector<Action> without_pairs(std::vector<Action> const& actions) {
+  std::vector<Action> out;
+  out.reserve(2 * actions.size());
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    Action const& a = actions[i];
+    if (a.kind != ActionKind::pair) {
+      out.push_back(a);
+      continue;
+    }
+    out.push_back(forward(a.chunk, a.microbatch));
+    bool const leaves = i + 1 < actions.size() && actions[i + 1].kind == ActionKind::send &&
+                        actions[i + 1].boundary == Boundary::activation && actions[i + 1].chunk == a.chunk &&
+                        actions[i + 1].microbatch == a.microbatch;
+    if (leaves) out.push_back(actions[++i]);
+    out.push_back(backward(a.pair_chunk, a.pair_microbatch));
+  }
+  return out;
+}
 
 void add_transfers(PipelineSchedule& schedule) {
   for (std::int32_t stage = 0; stage < schedule.stages; ++stage) {
@@ -107,7 +113,7 @@ void add_transfers(PipelineSchedule& schedule) {
     std::vector<Action> out;
     out.reserve(actions.size() * 2);
     for (Action const& action : actions) {
-      std::vector<Action> const passes = moving_passes(action);
+      std::vector<Action> const passes = without_pairs({action});
       for (Action const& pass : passes) push_transfer(schedule, ActionKind::receive, pass, {stage, pass.chunk}, out);
       out.push_back(action);
       for (Action const& pass : passes) push_transfer(schedule, ActionKind::send, pass, {stage, pass.chunk}, out);

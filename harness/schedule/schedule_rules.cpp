@@ -1,7 +1,5 @@
 #include "harness/schedule/schedule_rules.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "kernels/core/index.hpp"

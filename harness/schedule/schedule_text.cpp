@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <ranges>
 
-#include "harness/schedule/schedule.hpp"
+#include "harness/schedule/actions.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/index.hpp"
 
@@ -11,16 +12,10 @@ namespace shardbench {
 namespace {
 
 std::string action_text(Action const& a) {
-  switch (a.kind) {
-    case ActionKind::pair:
-      return fmt::format("F{}.{}&B{}.{}", a.chunk, a.microbatch, a.pair_chunk, a.pair_microbatch);
-    case ActionKind::send:
-    case ActionKind::receive:
-      return fmt::format("{}{}.{}{}{}", to_string(a.kind), a.chunk, a.microbatch,
-                         a.boundary == Boundary::activation ? "a" : "g", a.peer);
-    default:
-      return fmt::format("{}{}.{}", to_string(a.kind), a.chunk, a.microbatch);
-  }
+  if (a.kind == ActionKind::pair)
+    return fmt::format("F{}.{}&B{}.{}", a.chunk, a.microbatch, a.pair_chunk, a.pair_microbatch);
+  std::string const text = fmt::format("{}{}.{}", to_string(a.kind), a.chunk, a.microbatch);
+  return is_transfer(a) ? fmt::format("{}{}{}", text, a.boundary == Boundary::activation ? "a" : "g", a.peer) : text;
 }
 
 /// Walks one line of schedule text.
@@ -33,6 +28,9 @@ class Reader {
     pos_ += word.size();
     return true;
   }
+  void expect(std::string_view word) {
+    if (!take(word)) fail(fmt::format("'{}'", word));
+  }
   std::int32_t number() {
     std::int32_t value = 0;
     auto const [end, error] = std::from_chars(text_.data() + pos_, text_.data() + text_.size(), value);
@@ -40,10 +38,13 @@ class Reader {
     pos_ = end - text_.data();
     return value;
   }
+  std::int32_t number_behind(std::string_view word) {
+    expect(word);
+    return number();
+  }
   void place(std::int32_t& chunk, std::int32_t& microbatch) {
     chunk = number();
-    if (!take(".")) fail("'.'");
-    microbatch = number();
+    microbatch = number_behind(".");
   }
   [[noreturn]] void fail(std::string_view wanted) const {
     throw InputError(fmt::format("schedule line {} column {}: expected {}", line_, pos_ + 1, wanted));
@@ -56,19 +57,13 @@ class Reader {
 };
 
 Action read_action(Reader& in) {
-  // Longer names first: "RECV" and "REDUCE" begin like "R".
-  constexpr ActionKind kinds[] = {ActionKind::gather,         ActionKind::free,
-                                  ActionKind::reduce,         ActionKind::add,
-                                  ActionKind::send,           ActionKind::receive,
-                                  ActionKind::optimizer,      ActionKind::forward,
-                                  ActionKind::backward_input, ActionKind::backward_weight,
-                                  ActionKind::backward,       ActionKind::recompute,
-                                  ActionKind::decode};
-  for (ActionKind const kind : kinds) {
-    if (!in.take(to_string(kind))) continue;
+  // From the last one: "RECV" and "REDUCE" come behind "R", which they begin like. A pair begins as its forward.
+  constexpr auto kinds = enum_values<ActionKind>();
+  for (ActionKind const kind : kinds | std::views::reverse) {
+    if (kind == ActionKind::pair || !in.take(to_string(kind))) continue;
     Action a{.kind = kind};
     in.place(a.chunk, a.microbatch);
-    if (kind == ActionKind::send || kind == ActionKind::receive) {
+    if (is_transfer(a)) {
       if (in.take("a"))
         a.boundary = Boundary::activation;
       else if (in.take("g"))
@@ -78,7 +73,7 @@ Action read_action(Reader& in) {
       a.peer = in.number();
     }
     if (kind == ActionKind::forward && in.take("&")) {
-      if (!in.take("B")) in.fail("'B'");
+      in.expect("B");
       a.kind = ActionKind::pair;
       in.place(a.pair_chunk, a.pair_microbatch);
     }
@@ -120,12 +115,9 @@ PipelineSchedule parse_schedule(std::string_view text) {
   for (ScheduleKind const kind : enum_values<ScheduleKind>())
     if (!known && header.take(fmt::format("{} ", to_string(kind)))) known = true, s.kind = kind;
   if (!known) header.fail("a schedule name");
-  if (!header.take("stages=")) header.fail("'stages='");
-  s.stages = header.number();
-  if (!header.take(" chunks=")) header.fail("' chunks='");
-  s.chunks = header.number();
-  if (!header.take(" microbatches=")) header.fail("' microbatches='");
-  s.microbatches = header.number();
+  s.stages = header.number_behind("stages=");
+  s.chunks = header.number_behind(" chunks=");
+  s.microbatches = header.number_behind(" microbatches=");
   if (!header.at_end()) header.fail("the end of the line");
   for (std::int32_t stage = 0; stage < s.stages; ++stage) {
     Reader in(next_line(), line_number);

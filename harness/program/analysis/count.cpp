@@ -1,10 +1,6 @@
 #include "harness/program/analysis/count.hpp"
 
-#include <fmt/format.h>
-
 #include <map>
-
-#include "kernels/core/error.hpp"
 
 namespace shardbench {
 

@@ -167,39 +167,31 @@ void Lifetimes::find_intervals(Replay const& replay, std::vector<std::vector<std
 
 namespace {
 
-/// Bytes over the ops of one run, relative to what is alive when it starts.
-class SegmentWalk {
- public:
-  SegmentWalk(StepProgram const& p, Lifetimes const& life) : p_(p), life_(life) {}
+using Classes = std::vector<Lifetimes::SlotClass const*>;
 
-  /// Returns {highest level within the run, level after it}. `born` and `dying` are the slots that begin or end here.
-  std::pair<std::int64_t, std::int64_t> walk(Segment const& segment,
-                                             std::vector<Lifetimes::SlotClass const*> const& born,
-                                             std::vector<Lifetimes::SlotClass const*> const& dying) {
-    std::vector<std::int64_t> change(segment.ops.size() + 1, 0);
-    auto const bytes = [&](TensorId id) { return p_.tensors[id].bytes(); };
-    for (TensorId const id : life_.touched(segment)) {
-      if (life_.residence(id) != Residence::temporary) continue;
-      auto const [first, last] = life_.op_range(segment, id);
-      change[first] += bytes(id);
-      change[last + 1] -= bytes(id);
-    }
-    for (auto const* slots : born)
-      for (TensorId const id : slots->tensors) change[life_.op_range(segment, id).first] += bytes(id);
-    for (auto const* slots : dying)
-      for (TensorId const id : slots->tensors) change[life_.op_range(segment, id).second + 1] -= bytes(id);
-    std::int64_t level = 0, peak = 0;
-    for (std::int64_t const c : change) {
-      level += c;
-      peak = std::max(peak, level);
-    }
-    return {peak, level};
+/// Bytes over the ops of one run, relative to what is alive when it starts: {highest level within the run, level after
+/// it}. `born` and `dying` are the slots that begin or end here.
+std::pair<std::int64_t, std::int64_t> walk_run(StepProgram const& p, Lifetimes const& life, Segment const& segment,
+                                               Classes const& born, Classes const& dying) {
+  std::vector<std::int64_t> change(segment.ops.size() + 1, 0);
+  auto const bytes = [&](TensorId id) { return p.tensors[id].bytes(); };
+  for (TensorId const id : life.touched(segment)) {
+    if (life.residence(id) != Residence::temporary) continue;
+    auto const [first, last] = life.op_range(segment, id);
+    change[first] += bytes(id);
+    change[last + 1] -= bytes(id);
   }
-
- private:
-  StepProgram const& p_;
-  Lifetimes const& life_;
-};
+  for (auto const* slots : born)
+    for (TensorId const id : slots->tensors) change[life.op_range(segment, id).first] += bytes(id);
+  for (auto const* slots : dying)
+    for (TensorId const id : slots->tensors) change[life.op_range(segment, id).second + 1] -= bytes(id);
+  std::int64_t level = 0, peak = 0;
+  for (std::int64_t const c : change) {
+    level += c;
+    peak = std::max(peak, level);
+  }
+  return {peak, level};
+}
 
 /// [run] change of the bytes of given inputs that a later run reads again: a block of the microbatch from its first
 /// reader to its last.
@@ -228,7 +220,6 @@ std::vector<std::int64_t> given_input_changes(StepProgram const& p, Replay const
 }  // namespace
 
 LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes const& life) {
-  using Classes = std::vector<Lifetimes::SlotClass const*>;
   auto const& runs = replay.runs();
   std::vector<Classes> born(runs.size()), dying(runs.size());
   LivenessWalk result;
@@ -239,7 +230,6 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
       born[i.first].push_back(&slots);
       dying[i.last].push_back(&slots);
     }
-  SegmentWalk walk(p, life);
   std::map<std::tuple<Segment const*, Classes, Classes>, std::pair<std::int64_t, std::int64_t>> known;
   std::vector<std::int32_t> in_flight(p.chunks.size(), 0);
   std::vector<std::int64_t> const inputs = given_input_changes(p, replay, life);
@@ -253,7 +243,7 @@ LivenessWalk walk_liveness(StepProgram const& p, Replay const& replay, Lifetimes
           live += (run.kind == ActionKind::gather ? 1 : -1) * p.tensors[b.weights].bytes();
     if (run.segment) {
       auto const [it, fresh] = known.try_emplace({run.segment, born[r], dying[r]});
-      if (fresh) it->second = walk.walk(*run.segment, born[r], dying[r]);
+      if (fresh) it->second = walk_run(p, life, *run.segment, born[r], dying[r]);
       if (live + it->second.first > result.peak_bytes) result.peak_bytes = live + it->second.first, result.peak_run = r;
       live += it->second.second;
     } else {

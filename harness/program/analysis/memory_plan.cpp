@@ -1,7 +1,5 @@
 #include "harness/program/analysis/memory_plan.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -10,13 +8,17 @@
 
 #include "harness/program/analysis/lifetimes.hpp"
 #include "harness/program/analysis/shared_places.hpp"
-#include "kernels/core/error.hpp"
 
 namespace shardbench {
 
 namespace {
 
 constexpr std::int64_t alignment = 256;
+/// Where the bytes of roles that last for the whole run are counted.
+constexpr EnumArray<TensorRole, std::int64_t MemoryPlan::*> bytes_by_role{
+    {&MemoryPlan::parameter_bytes, &MemoryPlan::gradient_bytes, &MemoryPlan::optimizer_bytes, &MemoryPlan::buffer_bytes,
+     &MemoryPlan::kv_cache_bytes}};
+
 std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 /// Gives instances to overlapping intervals: the lowest number that is free at the interval's start.
@@ -83,23 +85,7 @@ class MemoryPlanner::Work {
         place.instances = static_cast<std::int32_t>(p_.microbatches);
         for (std::int32_t m = 0; m < place.instances; ++m) place.instance_of.push_back(m);
       }
-      std::int64_t const bytes = reserve(place, t.bytes());
-      switch (t.role) {
-        case TensorRole::parameter:
-          plan_.parameter_bytes += bytes;
-          break;
-        case TensorRole::gradient:
-          plan_.gradient_bytes += bytes;
-          break;
-        case TensorRole::optimizer:
-          plan_.optimizer_bytes += bytes;
-          break;
-        case TensorRole::kv_cache:
-          plan_.kv_cache_bytes += bytes;
-          break;
-        default:
-          plan_.buffer_bytes += bytes;
-      }
+      plan_.*bytes_by_role[t.role] += reserve(place, t.bytes());
     }
   }
 
@@ -270,22 +256,25 @@ MemoryPlan const& MemoryPlanner::sizes() { return work_->sizes(); }
 MemoryPlan const& MemoryPlanner::whole() { return work_->whole(); }
 MemoryPlan MemoryPlanner::take() && { return std::move(*work_).take(); }
 
-MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) {
-  MemoryPlanner planner(program, replay);
-  planner.whole();
+namespace {
+
+MemoryPlan planned(MemoryPlanner planner, MemoryPlan const& (MemoryPlanner::*part)()) {
+  (planner.*part)();
   return std::move(planner).take();
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(StepProgram const& program, Replay const& replay) {
+  return planned({program, replay}, &MemoryPlanner::whole);
 }
 
 MemoryPlan plan_instances(StepProgram const& program, Replay const& replay) {
-  MemoryPlanner planner(program, replay);
-  planner.instances();
-  return std::move(planner).take();
+  return planned({program, replay}, &MemoryPlanner::instances);
 }
 
 MemoryPlan plan_sizes(StepProgram const& program, Replay const& replay) {
-  MemoryPlanner planner(program, replay);
-  planner.sizes();
-  return std::move(planner).take();
+  return planned({program, replay}, &MemoryPlanner::sizes);
 }
 
 std::int64_t MemoryPlan::offset_of(StepProgram const& program, TensorId id, std::int32_t microbatch) const {

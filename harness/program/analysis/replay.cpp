@@ -1,9 +1,9 @@
 #include "harness/program/analysis/replay.hpp"
 
-#include <algorithm>
 #include <array>
 #include <initializer_list>
 
+#include "harness/schedule/actions.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -13,51 +13,21 @@ StreamId pipeline_stream(ActionKind kind, Boundary boundary, std::int32_t direct
   return static_cast<StreamId>(static_cast<int>(first) + (boundary == Boundary::gradient ? 2 : 0) + direction);
 }
 
-namespace {
-
-bool sends_output(Action const& action, Action const& forward) {
-  return action.kind == ActionKind::send && action.boundary == Boundary::activation && action.chunk == forward.chunk &&
-         action.microbatch == forward.microbatch;
-}
-
-}  // namespace
-
 Replay::Replay(StepProgram const& program) {
   transfers_.reserve(program.chunks.size() * 4);
   transfer_at_.resize(program.chunks.size());
   segment_at_.resize(program.chunks.size() + 1);
   runs_.reserve(program.actions.size());
-  for (std::size_t i = 0; i < program.actions.size(); ++i) {
-    Action const& a = program.actions[i];
-    switch (a.kind) {
-      case ActionKind::pair:
-        add_segment(program, ActionKind::forward, a.chunk, a.microbatch);
-        // What the forward made leaves before the backward starts.
-        if (i + 1 < program.actions.size() && sends_output(program.actions[i + 1], a))
-          add_transfer(program, program.actions[++i]);
-        add_segment(program, ActionKind::backward, a.pair_chunk, a.pair_microbatch);
-        break;
-      case ActionKind::send:
-      case ActionKind::receive:
-        add_transfer(program, a);
-        break;
-      case ActionKind::optimizer:
-        optimizer_begin_ = runs_.size();
-        add_segment(program, a.kind, a.chunk, a.microbatch);
-        break;
-      default:
-        add_segment(program, a.kind, a.chunk, a.microbatch);
-    }
+  for (Action const& a : without_pairs(program.actions)) {
+    if (a.kind == ActionKind::optimizer) optimizer_begin_ = runs_.size();
+    is_transfer(a) ? add_transfer(program, a) : add_segment(program, a.kind, a.chunk, a.microbatch);
   }
   if (program.inference.on) optimizer_begin_ = runs_.size();  // there is none
   mark_first_and_last(program);
 }
 
 void Replay::add_segment(StepProgram const& program, ActionKind kind, std::int32_t chunk, std::int32_t microbatch) {
-  Run run;
-  run.kind = kind;
-  run.chunk = chunk;
-  run.microbatch = microbatch;
+  Run run{.kind = kind, .chunk = chunk, .microbatch = microbatch};
   if (kind != ActionKind::free) {
     Segment const*& known = segment_at_[chunk + 1][kind];
     if (!known) known = program.segment_of(kind, chunk);
@@ -79,7 +49,7 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
     Op op;
     op.kind = sends ? OpKind::send : OpKind::receive;
     op.shape = CollectiveShape{t.elements(), t.dtype, PartialOp::sum, static_cast<double>(t.elements())};
-    (sends ? op.inputs : op.outputs).push_back({id, 0, 0});
+    (sends ? op.inputs : op.outputs).push_back({id});
     op.stream = stream;
     op.layer = a.chunk;
     op.group = id_of(GroupKind::pp);
@@ -90,12 +60,7 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
     transfers_.push_back(std::move(op));
     known = &transfers_.back();
   }
-  Run run;
-  run.kind = a.kind;
-  run.chunk = a.chunk;
-  run.microbatch = a.microbatch;
-  run.transfer = known;
-  runs_.push_back(run);
+  runs_.push_back({.transfer = known, .kind = a.kind, .chunk = a.chunk, .microbatch = a.microbatch});
 }
 
 void Replay::mark_first_and_last(StepProgram const& program) {

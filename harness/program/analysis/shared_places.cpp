@@ -1,7 +1,6 @@
 #include "harness/program/analysis/shared_places.hpp"
 
 #include <algorithm>
-#include <map>
 #include <tuple>
 
 namespace shardbench {

@@ -10,7 +10,6 @@
 #include "harness/program/graph/inference.hpp"
 #include "harness/program/graph/norm.hpp"
 #include "harness/program/graph/parameters.hpp"
-#include "harness/program/graph/redistribute.hpp"
 #include "harness/program/graph/streams.hpp"
 #include "kernels/core/error.hpp"
 
@@ -48,7 +47,8 @@ void rotate_heads(Tape& t, TensorRef heads, bool inverse) {
   auto const rotary = static_cast<std::int64_t>(t.model.rotary_fraction * static_cast<double>(t.model.head_dim));
   auto const rule = t.model.rope_rule(t.layer(), t.program.inference.context + t.program.seq, rotary);
   if (!rule) return;
-  rotate(t, {a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, *rule}, heads, {t.program.inputs.positions}, inverse);
+  rotate(t, {a.seq_q, a.batch, a.heads + a.kv_heads, a.head_dim, rotary, *rule}, heads, {t.program.inputs.positions},
+         inverse);
 }
 
 }  // namespace

@@ -120,9 +120,10 @@ void block_backward(Tape& t, AttentionData const& d, AttentionGradients const& g
 
 // --- ring: keys and values travel around it, their gradients with them ---
 
-std::vector<std::vector<ContextBlock>> ring_steps(Tape const& t, AttentionOpShape const& s) {
-  return ring_blocks(context_layout(t.model, t.experiment.cut.cp_method), t.program.seq, t.program.degree[Axis::cp],
-                     t.program.coordinate[Axis::cp], {s.mask, s.window});
+/// The blocks of this rank, as `blocks_of` cuts the sequence into them.
+auto own_blocks_of(Tape const& t, AttentionOpShape const& s, auto const& blocks_of) {
+  return blocks_of(context_layout(t.model, t.experiment.cut.cp_method), t.program.seq, t.program.degree[Axis::cp],
+                   t.program.coordinate[Axis::cp], {s.mask, s.window});
 }
 
 TensorRef ring_shift(Tape& t, TensorRef x, std::int64_t rows, std::int64_t cols, std::string const& name) {
@@ -133,7 +134,7 @@ TensorRef ring_shift(Tape& t, TensorRef x, std::int64_t rows, std::int64_t cols,
 
 void ring_forward(Tape& t, AttentionData const& d) {
   std::int64_t const rows = d.shape.seq_k * d.shape.batch, width = d.kv_width();
-  auto const steps = ring_steps(t, d.shape);
+  auto const steps = own_blocks_of(t, d.shape, ring_blocks);
   // What a window hides all of is passed on without being read; compute looks at it once, so that somebody waits for
   // it.
   TensorRef const unread = t.temporary("attention.unread", 1, 1);
@@ -155,7 +156,7 @@ void ring_forward(Tape& t, AttentionData const& d) {
 
 void ring_backward(Tape& t, AttentionData const& d, AttentionGradients const& g) {
   std::int64_t const rows = d.shape.seq_k * d.shape.batch, width = d.kv_width();
-  auto const steps = ring_steps(t, d.shape);
+  auto const steps = own_blocks_of(t, d.shape, ring_blocks);
   TensorRef const unread = t.temporary("attention.unread", 1, 1);
   TensorRef kv = joined_keys(t, d), sum;
   AttentionData now = d;
@@ -199,22 +200,16 @@ Value attend_here(Tape& t, AttentionData d, AttentionParts const& gradients, std
   d.out = t[out].ref;
   if (ring || !caches(t)) d.lse = log_sum_exp(t, d.shape);  // what merges of blocks and the backward pass need
   (ring ? ring_forward : whole_forward)(t, d);
-  t.on_backward([=, &t] {
-    AttentionGradients const g{t.take_gradient(out), gradients.q, gradients.k, gradients.v};
-    (ring ? ring_backward : whole_backward)(t, d, g);
+  t.on_backward(out, [=, &t](TensorRef dout) {
+    (ring ? ring_backward : whole_backward)(t, d, {dout, gradients.q, gradients.k, gradients.v});
   });
   return out;
 }
 
 // --- gathered keys: each rank's queries over the whole sequence ---
 
-std::vector<ContextBlock> blocks_of_gathered_keys(Tape const& t, AttentionOpShape const& s) {
-  return gathered_blocks(context_layout(t.model, t.experiment.cut.cp_method), t.program.seq, t.program.degree[Axis::cp],
-                         t.program.coordinate[Axis::cp], {s.mask, s.window});
-}
-
 void gathered_backward(Tape& t, AttentionData const& d, AttentionGradients const& g) {
-  auto blocks = blocks_of_gathered_keys(t, d.shape);
+  auto blocks = own_blocks_of(t, d.shape, gathered_blocks);
   // The first block writes the gradients of every key, zeros where its queries see none; the others add to them.
   std::ranges::sort(blocks, std::greater<>{}, [](ContextBlock const& b) { return b.k.size; });
   blocks.front().k.size = t.program.seq;
@@ -231,7 +226,7 @@ Value attend_to_gathered_keys(Tape& t, AttentionData d, AttentionParts const& gr
   d.take_keys(t[keys].ref);
   Value const out = attention_output(t, d.shape, rows, layout);
   d.out = t[out].ref, d.lse = log_sum_exp(t, d.shape);
-  for (ContextBlock const& block : blocks_of_gathered_keys(t, d.shape)) block_forward(t, d, block, false);
+  for (ContextBlock const& block : own_blocks_of(t, d.shape, gathered_blocks)) block_forward(t, d, block, false);
   t.on_backward([=, &t] {
     TensorRef const dkv = t.temporary("attention.gathered.dkv", t.program.seq * d.shape.batch, width);
     gathered_backward(t, d,

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention.hpp"
-#include "kernels/core/error.hpp"
-
 namespace shardbench {
 
 ShardLayout context_layout(ModelConfig const& model, CpMethod method) {

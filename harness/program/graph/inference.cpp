@@ -73,8 +73,8 @@ void greedy(Tape& t, Value logits, std::int64_t first_column) {
   t.emit(OpKind::best_token, shape, "greedy.best", {in.ref}, {best});
   if (cut) {
     all = t.temporary("greedy.all", Dtype::f32, parts * in.rows, 2);
-    t.emit(t.make_collective(OpKind::all_gather, id_of(GroupKind::tp), parts * in.rows * 2, Dtype::f32, "greedy.best", best,
-                             all));
+    t.emit(t.make_collective(OpKind::all_gather, id_of(GroupKind::tp), parts * in.rows * 2, Dtype::f32, "greedy.best",
+                             best, all));
   }
   t.emit(OpKind::pick_token, shape, "greedy.pick", {all}, {TensorRef{t.program.inference.next_ids}});
 }
@@ -82,12 +82,12 @@ void greedy(Tape& t, Value logits, std::int64_t first_column) {
 void hand_on_token(Tape& t, bool sends) {
   // Backwards through the pipeline, as gradients go in training.
   auto const last = static_cast<std::int32_t>(t.program.degree[Axis::pp] - 1);
-  Op op = t.make_collective(sends ? OpKind::send : OpKind::receive, id_of(GroupKind::pp), t.program.micro_batch, Dtype::i32,
-                            "greedy.token", {t.program.inference.next_ids}, {t.program.inputs.ids});
+  Op op = t.make_collective(sends ? OpKind::send : OpKind::receive, id_of(GroupKind::pp), t.program.micro_batch,
+                            Dtype::i32, "greedy.token", {t.program.inference.next_ids}, {t.program.inputs.ids});
   (sends ? op.outputs : op.inputs).clear();
   op.peer = sends ? 0 : last;
   op.stream = pipeline_stream(sends ? ActionKind::send : ActionKind::receive, Boundary::gradient, 0);
-  op.tag = static_cast<std::int32_t>(op.stream) - static_cast<std::int32_t>(StreamId::pipeline) - (sends ? 0 : 4);
+  op.tag = message_kind(op.stream);
   t.emit(std::move(op));
 }
 

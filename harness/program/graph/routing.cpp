@@ -1,8 +1,6 @@
 // Who goes where: the router's choice, the places of the rows, and the counts that ranks tell one another.
 #include "harness/program/graph/routing.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "harness/config/size_rules.hpp"
@@ -19,8 +17,8 @@ bool is_learned(Tape const& t) { return t.experiment.routing == RoutingKind::lea
 
 /// A buffer of these contents; one serves all layers and chunks that name it.
 TensorRef constant(Tape& t, std::string const& name, Dtype dtype, std::int64_t count, Constant contents) {
-  auto const it =
-      std::ranges::find(t.program.inputs.constants, name, [&](Constant const& c) { return t.program.tensors[c.tensor].name; });
+  auto const it = std::ranges::find(t.program.inputs.constants, name,
+                                    [&](Constant const& c) { return t.program.tensors[c.tensor].name; });
   if (it != t.program.inputs.constants.end()) return {it->tensor};
   contents.tensor = t.new_tensor(name, TensorRole::buffer, dtype, count, 1);
   t.program.tensors[contents.tensor].chunk = all_chunks;
@@ -128,7 +126,8 @@ void place_capped_rows(Tape& t, Routing const& r, RowsShape shape) {
   }
   auto const gather = [&](Axis axis, std::int64_t rows, TensorRef part) {
     TensorRef const whole = t.temporary("moe.before." + std::string(to_string(axis)), Dtype::i32, rows, experts);
-    t.emit(t.make_collective(OpKind::all_gather, id_of(group_of(axis)), rows * experts, Dtype::i32, "moe.wanted", part, whole));
+    t.emit(t.make_collective(OpKind::all_gather, id_of(group_of(axis)), rows * experts, Dtype::i32, "moe.wanted", part,
+                             whole));
     return whole;
   };
   TensorRef const over_tp = tp > 1 ? gather(Axis::tp, tp * count, wanted) : wanted;
@@ -151,7 +150,8 @@ void place_rows(Tape& t, Routing& r) {
   else
     t.emit(OpKind::expert_rows, shape, "moe.rows", {r.indices, {}, {}}, {r.rows, r.counts});
   if (r.peers > 1)
-    t.emit(t.make_collective(OpKind::all_to_all, id_of(GroupKind::ep), all, Dtype::i32, "moe.counts", r.counts, received));
+    t.emit(
+        t.make_collective(OpKind::all_to_all, id_of(GroupKind::ep), all, Dtype::i32, "moe.counts", r.counts, received));
   t.emit(OpKind::fetch_counts, shape, "moe.counts", {r.counts}, {}).host_dependent = true;
   if (r.peers == 1 || r.local_experts == 1) return;
   r.arrivals = t.temporary("moe.arrivals", Dtype::i32, r.bound, 1);

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "harness/program/graph/context_blocks.hpp"
 #include "harness/program/graph/redistribute.hpp"
 #include "harness/schedule/schedule_rules.hpp"
-#include "kernels/core/error.hpp"
 
 namespace shardbench {
 
@@ -129,18 +127,7 @@ namespace {
 
 /// Collectives of different axes never wait for one another; those billed to pp but not point-to-point ride on dp's
 /// queue.
-StreamId queue_of(Axis axis) {
-  switch (axis) {
-    case Axis::tp:
-      return StreamId::tp;
-    case Axis::cp:
-      return StreamId::cp;
-    case Axis::ep:
-      return StreamId::ep;
-    default:
-      return StreamId::dp;
-  }
-}
+constexpr EnumArray<Axis, StreamId> queues{{StreamId::tp, StreamId::cp, StreamId::dp, StreamId::dp, StreamId::ep}};
 
 }  // namespace
 
@@ -148,7 +135,7 @@ Op Tape::make_collective(OpKind kind, GroupId group, std::int64_t count, Dtype d
                          TensorRef from, TensorRef to) {
   Axis const axis = program.groups[group].axis;
   Op op = make_op(kind, CollectiveShape{count, dtype, PartialOp::sum, static_cast<double>(count)}, name, {from}, {to});
-  op.stream = queue_of(axis);
+  op.stream = queues[axis];
   op.group = group;
   op.label = label(name, kind, axis);
   return op;

@@ -47,16 +47,16 @@ std::vector<std::pair<std::int64_t, std::int64_t>> counted_ranges(StepProgram co
   return joined;
 }
 
-std::vector<Op> clip_ops(StepProgram& p, Tape& b, Experiment const& e) {
-  if (e.clip_grad <= 0) return {};
-  b.set_phase("optimizer");
-  p.clip.squares = b.new_tensor("gradient_squares", TensorRole::buffer, Dtype::f32, 1, 1);
-  p.clip.factor = b.new_tensor("clip_factor", TensorRole::buffer, Dtype::f32, 1, 1);
-  for (TensorId const id : {p.clip.squares, p.clip.factor}) p.tensors[id].chunk = -1;
-  TensorRef const squares{p.clip.squares, 0, 0};
+std::vector<Op> clip_ops(Tape& t) {
+  if (t.experiment.clip_grad <= 0) return {};
+  StepProgram& p = t.program;
+  t.set_phase("optimizer");
+  p.clip.squares = t.new_tensor("gradient_squares", TensorRole::buffer, Dtype::f32, 1, 1);
+  p.clip.factor = t.new_tensor("clip_factor", TensorRole::buffer, Dtype::f32, 1, 1);
+  TensorRef const squares{p.clip.squares};
   std::vector<Op> ops;
   auto const add = [&](TensorRef from, std::int64_t count) {
-    Op op = b.make_op(OpKind::square_sum, BlockShape{1, count, 1}, "clip.norm", {from}, {squares});
+    Op op = t.make_op(OpKind::square_sum, BlockShape{1, count, 1}, "clip.norm", {from}, {squares});
     op.always_accumulate = !ops.empty();
     ops.push_back(std::move(op));
   };
@@ -68,12 +68,12 @@ std::vector<Op> clip_ops(StepProgram& p, Tape& b, Experiment const& e) {
           end - begin);
     }
   // A rank that speaks for nothing has a zero to add.
-  if (ops.empty()) add({p.clip.squares, 0, 0}, 0);
+  if (ops.empty()) add({p.clip.squares}, 0);
   for (GroupKind const kind : {GroupKind::tp, GroupKind::dp_cp, GroupKind::pp})
     if (p.groups[kind].members.size() > 1)
-      ops.push_back(b.make_collective(OpKind::all_reduce, id_of(kind), 1, Dtype::f32, "clip.norm", squares, squares));
-  ops.push_back(b.make_op(OpKind::clip_factor, ClipShape{static_cast<float>(e.clip_grad)}, "clip.factor", {squares},
-                          {{p.clip.factor, 0, 0}}));
+      ops.push_back(t.make_collective(OpKind::all_reduce, id_of(kind), 1, Dtype::f32, "clip.norm", squares, squares));
+  ops.push_back(t.make_op(OpKind::clip_factor, ClipShape{static_cast<float>(t.experiment.clip_grad)}, "clip.factor",
+                          {squares}, {{p.clip.factor}}));
   return ops;
 }
 

@@ -6,42 +6,36 @@
 #include <limits>
 
 #include "harness/program/graph/inference.hpp"
+#include "harness/program/passes/buckets.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 
-void add_weight_bucket(StepProgram& p, Tape& b, std::int32_t chunk, ParameterId first_parameter) {
+void add_weight_bucket(Tape& t, std::int32_t chunk, ParameterId first_parameter) {
+  StepProgram& p = t.program;
   if (first_parameter == std::ssize(p.parameters)) return;
   BucketId const index(p.buckets.size());
   Bucket bucket;
   bucket.chunk = chunk;
-  auto const padded = [](Parameter const& q) { return (q.elements() + 15) / 16 * 16; };
-  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) bucket.elements += padded(p.parameters[i]);
-  bucket.shard_elements = bucket.elements;
-  bucket.weights = b.new_tensor(fmt::format("bucket{}.weights", std::int32_t{index}), TensorRole::parameter,
+  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) bucket.parameters.push_back(i);
+  bucket.elements = bucket.shard_elements = padded_elements(p, bucket);
+  bucket.weights = t.new_tensor(fmt::format("bucket{}.weights", std::int32_t{index}), TensorRole::parameter,
                                 p.precision, bucket.elements, 1);
-  std::int64_t offset = 0;
-  for (std::int32_t i = first_parameter; i < std::ssize(p.parameters); ++i) {
-    Parameter& parameter = p.parameters[i];
-    parameter.bucket = index;
-    bucket.parameters.push_back(i);
-    Tensor& weight = p.tensors[parameter.weight];
-    weight.storage = bucket.weights;
-    weight.storage_offset = offset;
-    offset += padded(parameter);
-  }
+  place_parameters(p, bucket, index);
   p.buckets.push_back(std::move(bucket));
 }
 
-void order_inference(StepProgram& p, Tape& b, PhaseKind phase, std::vector<Action> const& order) {
+void order_inference(Tape& t, std::vector<Action> const& order) {
+  StepProgram& p = t.program;
   auto const stages = p.degree[Axis::pp];
   p.actions = order;
   bool const first = p.stage == 0, last = p.stage + 1 == stages;
-  if (phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.inference.next_ids == no_tensor) return;
-  b.begin_chunk(all_chunks);
-  b.set_phase("forward");
-  hand_on_token(b, last);
-  p.segments.push_back({ActionKind::decode, 0, b.take_forward()});
+  if (t.experiment.phase != PhaseKind::decode || stages == 1 || (!first && !last) || p.inference.next_ids == no_tensor)
+    return;
+  t.begin_chunk(all_chunks);
+  t.set_phase("forward");
+  hand_on_token(t, last);
+  p.segments.push_back({ActionKind::decode, 0, t.take_forward()});
   std::vector<Action> actions;
   for (Action const& action : p.actions) {
     actions.push_back(action);

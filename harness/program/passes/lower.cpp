@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
+#include <numeric>
 #include <span>
 
 #include "harness/program/graph/context_blocks.hpp"
@@ -16,6 +16,7 @@
 #include "harness/program/passes/narrow_gradients.hpp"
 #include "harness/program/passes/recompute.hpp"
 #include "harness/program/passes/shard_actions.hpp"
+#include "harness/schedule/actions.hpp"
 #include "harness/schedule/stage_order.hpp"
 #include "harness/sharding/device_mesh.hpp"
 #include "kernels/core/error.hpp"
@@ -77,16 +78,17 @@ class Lowering {
     place(rank);
     strategy_ = strategy_of(e);
     p_.groups = communication_groups(e, rank);
-    builder_.emplace(p_, strategy_, e_);
+    tape_.emplace(p_, strategy_, e_);
   }
 
   StepProgram lower() {
     p_.schedule = {schedule_.kind, schedule_.stages, schedule_.chunks, schedule_.microbatches, {}};
+    tape_->begin_chunk(all_chunks);
     add_inputs();
     make_chunks();
     for (std::size_t c = 0; c < p_.chunks.size(); ++c) build_chunk_segments(static_cast<std::int32_t>(c));
     if (p_.inference.on) {
-      order_inference(p_, *builder_, e_.phase, mine());
+      order_inference(*tape_, mine());
       return std::move(p_);
     }
     add_optimizer();
@@ -103,15 +105,8 @@ class Lowering {
     p_.rank = rank;
     auto const at = mesh_.coordinate_of(rank);
     p_.stage = at[3];
-    auto const set = [&](Axis axis, std::int64_t position, std::int64_t size) {
-      p_.coordinate[axis] = position;
-      p_.degree[axis] = size;
-    };
-    set(Axis::tp, at[0], c.tp);
-    set(Axis::cp, at[1], c.cp);
-    set(Axis::dp, at[2], c.dp);
-    set(Axis::pp, at[3], c.pp);
-    set(Axis::ep, (rank % (c.tp * c.cp * c.dp)) / c.etp % c.ep, c.ep);
+    p_.degree = {{c.tp, c.cp, c.dp, c.pp, c.ep}};
+    p_.coordinate = {{at[0], at[1], at[2], at[3], (rank % (c.tp * c.cp * c.dp)) / c.etp % c.ep}};
     p_.etp = c.etp;
     p_.etp_coordinate = rank % c.etp;
     p_.seq = e_.seq;
@@ -130,10 +125,8 @@ class Lowering {
   }
 
   TensorId buffer(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols, bool per_microbatch) {
-    TensorId const id = builder_->new_tensor(name, TensorRole::buffer, dtype, rows, cols);
-    Tensor& t = p_.tensors[id];
-    t.per_microbatch = per_microbatch;
-    t.chunk = -1;
+    TensorId const id = tape_->new_tensor(name, TensorRole::buffer, dtype, rows, cols);
+    p_.tensors[id].per_microbatch = per_microbatch;
     return id;
   }
 
@@ -161,13 +154,12 @@ class Lowering {
 
   std::vector<Chunk> units_of(ChunkPlace place, std::vector<std::int64_t> const& layers) const {
     std::int32_t const piece = p_.schedule.piece_of(place);
-    Chunk whole;
-    whole.piece = piece;
-    whole.pipeline_chunk = place.chunk;
-    for (std::int32_t i = 0; i < piece; ++i) whole.first_layer += layers[i];
-    whole.layers = layers[piece];
-    whole.has_embedding = piece == 0;
-    whole.has_head = piece + 1 == p_.schedule.pieces();
+    Chunk const whole{.piece = piece,
+                      .pipeline_chunk = place.chunk,
+                      .first_layer = std::accumulate(layers.begin(), layers.begin() + piece, std::int64_t{0}),
+                      .layers = layers[piece],
+                      .has_embedding = piece == 0,
+                      .has_head = piece + 1 == p_.schedule.pieces()};
     if (!fully_sharded()) return {whole};
     // ZeRO-3 gathers and frees a block at a time: each block is a chunk, embedding and head are chunks of their own.
     std::vector<Chunk> units;
@@ -198,21 +190,17 @@ class Lowering {
   void add_borders() {
     if (e_.model.yolo) return;  // one chunk, which takes images and ends in gradients of its own
     std::int64_t rows = p_.local_seq * p_.micro_batch;
-    if (is_shard(builder_->block_layout()[Axis::tp], sequence_dim)) {
+    if (is_shard(tape_->block_layout()[Axis::tp], sequence_dim)) {
       if (rows % e_.cut.tp != 0)
         throw IllegalConfig(fmt::format("sequence-parallel: seq {} does not divide by tp={}", e_.seq, e_.cut.tp));
       rows /= e_.cut.tp;
     }
-    auto const border = [&](std::int32_t chunk, char const* what) {
-      TensorId const id = builder_->new_tensor(fmt::format("chunk{}.{}", chunk, what), TensorRole::activation,
-                                               p_.precision, rows, e_.model.hidden);
-      p_.tensors[id].placement = builder_->block_layout();
-      p_.tensors[id].chunk = -1;
-      return id;
-    };
-    auto const outside = [&](std::int32_t chunk, char const* what) {
-      TensorId const id = buffer(fmt::format("chunk{}.{}", chunk, what), p_.precision, rows, e_.model.hidden, true);
-      p_.tensors[id].placement = builder_->block_layout();
+    auto const border = [&](std::int32_t chunk, char const* what, bool given) {
+      TensorId const id =
+          tape_->new_tensor(fmt::format("chunk{}.{}", chunk, what), given ? TensorRole::buffer : TensorRole::activation,
+                            p_.precision, rows, e_.model.hidden);
+      p_.tensors[id].placement = tape_->block_layout();
+      p_.tensors[id].per_microbatch = given;
       return id;
     };
     bool const blocks_only = e_.scope == Scope::layer;
@@ -222,11 +210,10 @@ class Lowering {
       for (std::int32_t u = first_unit_[c]; u < first_unit_[c + 1]; ++u) {
         Chunk& chunk = p_.chunks[u];
         bool const opens = first && u == first_unit_[c], closes = last && u + 1 == first_unit_[c + 1];
-        if (!opens) chunk.input = border(u, "input"), chunk.input_gradient = border(u, "input_gradient");
-        if (opens && blocks_only) chunk.input = outside(u, "input"), chunk.input_gradient = border(u, "input_gradient");
-        if (!closes) chunk.output = border(u, "output"), chunk.output_gradient = border(u, "output_gradient");
-        if (closes && blocks_only)
-          chunk.output = border(u, "output"), chunk.output_gradient = outside(u, "output_gradient");
+        if (!opens || blocks_only)
+          chunk.input = border(u, "input", opens), chunk.input_gradient = border(u, "input_gradient", false);
+        if (!closes || blocks_only)
+          chunk.output = border(u, "output", false), chunk.output_gradient = border(u, "output_gradient", closes);
       }
     }
     join_local_borders();
@@ -259,25 +246,25 @@ class Lowering {
   }
 
   void build_chunk_segments(std::int32_t index) {
-    builder_->begin_chunk(index);
+    tape_->begin_chunk(index);
     ParameterId const first_parameter(p_.parameters.size());
-    build_chunk(*builder_);
+    build_chunk(*tape_);
     if (p_.inference.on) {
-      add_weight_bucket(p_, *builder_, index, first_parameter);
-      p_.segments.push_back({ActionKind::forward, index, builder_->take_forward()});
+      add_weight_bucket(*tape_, index, first_parameter);
+      p_.segments.push_back({ActionKind::forward, index, tape_->take_forward()});
       return;
     }
-    builder_->derive_backward();
-    auto forward = builder_->take_forward(), backward = builder_->take_backward();
-    narrow_gradients(p_, *builder_, backward);
+    tape_->derive_backward();
+    auto forward = tape_->take_forward(), backward = tape_->take_backward();
+    narrow_gradients(*tape_, backward);
     if (e_.cut.recompute != Recompute::none) {
       Chunk stretch = p_.chunks[index];
       if (stretch.has_head) stretch.layers += e_.mtp;  // the blocks of prediction layers follow the last
       add_recompute(p_, e_.cut, stretch, forward, backward);
     }
     TensorId const output = p_.chunks[index].output;
-    if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output, 0, 0});
-    add_buckets(p_, *builder_, e_, index, first_parameter, schedule_.splits_backward(), backward);
+    if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output});
+    add_buckets(*tape_, index, first_parameter, schedule_.splits_backward(), backward);
     p_.segments.push_back({ActionKind::forward, index, std::move(forward)});
     if (schedule_.splits_backward()) {
       defer_unread_communication(backward);
@@ -287,14 +274,14 @@ class Lowering {
       p_.segments.push_back(std::move(weight));
     }
     p_.segments.push_back({ActionKind::backward, index, std::move(backward)});
-    if (fully_sharded()) add_shard_segments(p_, *builder_, index);
+    if (fully_sharded()) add_shard_segments(*tape_, index);
   }
 
   void add_optimizer() {
-    builder_->begin_chunk(all_chunks);
-    add_copy_reductions(p_, *builder_);
-    std::vector<Op> ops = clip_ops(p_, *builder_, e_);
-    std::ranges::move(optimizer_ops(p_, *builder_), std::back_inserter(ops));
+    tape_->begin_chunk(all_chunks);
+    add_copy_reductions(*tape_);
+    std::vector<Op> ops = clip_ops(*tape_);
+    std::ranges::move(optimizer_ops(*tape_), std::back_inserter(ops));
     p_.segments.push_back({ActionKind::optimizer, 0, std::move(ops)});
   }
 
@@ -302,7 +289,7 @@ class Lowering {
   /// sharded.
   void expand(Action const& action, std::vector<Action>& out) const {
     std::int32_t const begin = first_unit_[action.chunk], end = first_unit_[action.chunk + 1];
-    bool const message = action.kind == ActionKind::send || action.kind == ActionKind::receive;
+    bool const message = is_transfer(action);
     if (message || !fully_sharded()) {
       // Activations enter the first unit and leave the last, gradients the other way.
       bool const last = message && (action.kind == ActionKind::send) == (action.boundary == Boundary::activation);
@@ -332,7 +319,7 @@ class Lowering {
   DeviceMesh mesh_;
   StepProgram p_;
   Strategy strategy_;
-  std::optional<Tape> builder_;
+  std::optional<Tape> tape_;
   std::vector<std::int32_t> first_unit_;  ///< [pipeline chunk] first of its units in p_.chunks
 };
 

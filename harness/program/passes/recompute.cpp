@@ -7,11 +7,6 @@ namespace shardbench {
 
 namespace {
 
-bool recomputed(Op const& op, Recompute kind) {
-  // Selective recomputation repeats the attention core only (Korthikanti et al. 2022).
-  return kind == Recompute::selective ? op.attention_core : true;
-}
-
 LabelId recompute_label(StepProgram& p, LabelId label) {
   OpLabel copy = p.labels[label];
   copy.phase = "recompute";
@@ -29,7 +24,9 @@ void add_recompute(StepProgram& p, Cut const& cut, Chunk const& chunk, std::vect
   std::int64_t const count = cut.recompute_layers > 0 ? std::min(cut.recompute_layers, chunk.layers) : chunk.layers;
   std::map<std::int32_t, std::vector<Op>> again;
   for (Op const& op : forward) {
-    if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count || !recomputed(op, cut.recompute))
+    // Selective recomputation repeats the attention core only (Korthikanti et al. 2022).
+    if (op.layer < chunk.first_layer || op.layer >= chunk.first_layer + count ||
+        (cut.recompute == Recompute::selective && !op.attention_core))
       continue;
     auto& ops = again[op.layer];
     Op copy = op;

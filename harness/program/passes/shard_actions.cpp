@@ -4,25 +4,6 @@
 
 namespace shardbench {
 
-std::vector<Action> without_pairs(std::vector<Action> const& actions) {
-  std::vector<Action> out;
-  out.reserve(2 * actions.size());
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    Action const& a = actions[i];
-    if (a.kind != ActionKind::pair) {
-      out.push_back(a);
-      continue;
-    }
-    out.push_back({.kind = ActionKind::forward, .chunk = a.chunk, .microbatch = a.microbatch});
-    bool const leaves = i + 1 < actions.size() && actions[i + 1].kind == ActionKind::send &&
-                        actions[i + 1].boundary == Boundary::activation && actions[i + 1].chunk == a.chunk &&
-                        actions[i + 1].microbatch == a.microbatch;
-    if (leaves) out.push_back(actions[++i]);
-    out.push_back({.kind = ActionKind::backward, .chunk = a.pair_chunk, .microbatch = a.pair_microbatch});
-  }
-  return out;
-}
-
 void gather_and_free(Action const& action, std::int32_t begin, std::int32_t end, std::vector<Action>& out) {
   auto const push = [&](ActionKind kind, std::int32_t unit) {
     out.push_back(action);

@@ -6,9 +6,6 @@
 
 namespace shardbench {
 
-/// Pairs as their forward and their backward, what the forward made leaving between them, as Replay plays them.
-std::vector<Action> without_pairs(std::vector<Action> const& actions);
-
 /// Adds a pipeline action as those of its units [begin, end): each is gathered while the one before computes, freed
 /// after it, and reduced after its weight gradients.
 void gather_and_free(Action const& action, std::int32_t begin, std::int32_t end, std::vector<Action>& out);
