@@ -156,8 +156,7 @@ void measure(benchmark::State& state, CommCall call, std::size_t payload_element
 
 // Iterations are fixed: chosen by the library they would differ between ranks, and a collective would hang.
 void register_sweep(std::size_t largest_bytes) {
-  for (int index = 0; index < static_cast<int>(CommCall::size_); ++index) {
-    auto const call = static_cast<CommCall>(index);
+  for (CommCall const call : enum_values<CommCall>())
     for (std::size_t bytes = 256; bytes <= largest_bytes; bytes *= 4) {
       std::size_t const elements = std::max(bytes / sizeof(float) / setup().ranks(), std::size_t{1}) * setup().ranks();
       std::string const name = fmt::format("{}/bytes:{}", to_string(call), elements * sizeof(float));
@@ -168,7 +167,6 @@ void register_sweep(std::size_t largest_bytes) {
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond);
     }
-  }
 }
 
 class Silent final : public benchmark::BenchmarkReporter {

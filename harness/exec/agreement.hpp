@@ -1,9 +1,9 @@
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "harness/comm/communicator.hpp"
+#include "kernels/core/stream_host.hpp"
 
 namespace shardbench {
 
@@ -11,7 +11,7 @@ namespace shardbench {
 class Agreement {
  public:
   /// `ranks` must take host memory and outlive this.
-  explicit Agreement(Communicator& ranks);
+  explicit Agreement(Communicator& ranks) : ranks_(ranks) {}
 
   double sum(double value) { return reduce(value, ReduceOp::sum); }
   double maximum(double value) { return reduce(value, ReduceOp::max); }
@@ -28,8 +28,7 @@ class Agreement {
   double reduce(double value, ReduceOp op);
 
   Communicator& ranks_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
+  InlineStream stream_;
 };
 
 }  // namespace shardbench

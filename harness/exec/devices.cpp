@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 
+#include "harness/config/field_text.hpp"
 #include "kernels/core/cuda/plugin.hpp"
 #include "kernels/core/error.hpp"
 
@@ -51,13 +52,16 @@ struct DeviceHandle::Plugin {
   MakeNcclCommunicatorFunction make_communicator = nullptr;
   CudaVersionsFunction versions = nullptr;
 
-  /// Returns why it cannot be opened, or nothing.
-  std::string open(DeviceKind kind) {
+  /// Throws InputError saying why it cannot be opened.
+  explicit Plugin(DeviceKind kind) {
+    auto const refuse = [kind](std::string const& problem) {
+      throw InputError(fmt::format("--device {}: {}", to_string(kind), problem));
+    };
     auto const path = plugin_path(kind);
-    if (path.empty()) return no_plugin(kind);
+    if (path.empty()) refuse(no_plugin(kind));
     // Never closed: exceptions that the library throws must outlive it.
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!library) return fmt::format("the CUDA back end cannot be opened: {}", dlerror());
+    if (!library) refuse(fmt::format("the CUDA back end cannot be opened: {}", dlerror()));
     make_device = reinterpret_cast<MakeDeviceFunction>(dlsym(library, "shardbench_make_device"));
     visible_gpus = reinterpret_cast<VisibleGpusFunction>(dlsym(library, "shardbench_visible_gpus"));
     choose_attention = reinterpret_cast<ChooseAttentionFunction>(dlsym(library, "shardbench_choose_attention"));
@@ -66,15 +70,7 @@ struct DeviceHandle::Plugin {
         reinterpret_cast<MakeNcclCommunicatorFunction>(dlsym(library, "shardbench_make_nccl_communicator"));
     versions = reinterpret_cast<CudaVersionsFunction>(dlsym(library, "shardbench_cuda_versions"));
     if (!make_device || !visible_gpus || !nvlinks || !choose_attention || !make_communicator || !versions)
-      return fmt::format("{} is of another version", path.string());
-    return {};
-  }
-
-  static std::shared_ptr<Plugin> opened(DeviceKind kind) {
-    auto plugin = std::make_shared<Plugin>();
-    std::string const problem = plugin->open(kind);
-    if (!problem.empty()) throw InputError(fmt::format("--device {}: {}", to_string(kind), problem));
-    return plugin;
+      refuse(fmt::format("{} is of another version", path.string()));
   }
 };
 
@@ -90,7 +86,7 @@ DeviceHandle DeviceHandle::open(DeviceKind kind, int ordinal) {
     handle.device_ = make_host_device();
     return handle;
   }
-  handle.plugin_ = Plugin::opened(kind);
+  handle.plugin_ = std::make_shared<Plugin>(kind);
   std::array<char, 512> error{};
   handle.device_.reset(handle.plugin_->make_device(ordinal, error.data(), error.size()));
   if (!handle.device_) throw InputError(fmt::format("--device {}: {}", to_string(kind), explain(error.data())));
@@ -122,16 +118,10 @@ int DeviceHandle::nvlinks() const { return plugin_ ? plugin_->nvlinks(device_.ge
 std::vector<std::string> visible_gpus(DeviceKind kind) {
   constexpr std::size_t most_text = 8192;
   std::string text(most_text, '\0');
-  bool const told = DeviceHandle::Plugin::opened(kind)->visible_gpus(text.data(), text.size());
+  bool const told = DeviceHandle::Plugin(kind).visible_gpus(text.data(), text.size());
   text.resize(text.find('\0'));
   if (!told) throw InputError(fmt::format("--device {}: {}", to_string(kind), explain(text)));
-  std::vector<std::string> names;
-  for (std::size_t start = 0; start < text.size();) {
-    std::size_t const end = std::min(text.find(',', start), text.size());
-    names.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return names;
+  return text.empty() ? std::vector<std::string>{} : split_at(text, ',');
 }
 
 std::string device_problem(DeviceKind kind) {

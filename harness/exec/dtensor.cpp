@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/core/error.hpp"
 #include "kernels/core/stream_host.hpp"
@@ -15,9 +16,7 @@ namespace {
 constexpr std::size_t max_rank = 4;
 
 std::int64_t elements_of(std::vector<std::int64_t> const& shape) {
-  std::int64_t n = 1;
-  for (std::int64_t const size : shape) n *= size;
-  return n;
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 void check(DTensor::Shape const& shape, MeshCommunicators const& mesh, std::vector<Placement> const& placements) {
@@ -59,23 +58,15 @@ Box part_of(std::vector<std::int64_t> const& shape, int dim, std::int64_t parts,
 template <class Move>
 void for_each_row(std::vector<std::int64_t> const& outer, Box const& box, Move move) {
   auto const& [begin, shape] = box;
-  if (box.elements() == 0) return;
-  std::size_t const rank = shape.size();
-  if (rank == 0) return move(0, 0, 1);
-  std::vector<std::int64_t> at(rank, 0);
-  std::int64_t inner = 0;
-  for (;;) {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < rank; ++d) offset = offset * outer[d] + begin[d] + at[d];
-    move(offset, inner, shape[rank - 1]);
-    inner += shape[rank - 1];
-    std::size_t d = rank - 1;
-    do {
-      if (d == 0) return;
-      --d;
-      if (++at[d] < shape[d]) break;
-      at[d] = 0;
-    } while (true);
+  std::int64_t const elements = box.elements(), row = shape.empty() ? 1 : shape.back();
+  for (std::int64_t inner = 0; inner < elements; inner += row) {
+    std::int64_t offset = 0, stride = 1, left = inner;
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      offset += (begin[d] + left % shape[d]) * stride;
+      left /= shape[d];
+      stride *= outer[d];
+    }
+    move(offset, inner, row);
   }
 }
 
@@ -197,30 +188,16 @@ std::vector<float> DTensor::to_global() const {
 }
 
 void DTensor::run(RedistributeStep const& step) {
-  switch (step.transition) {
-    case Transition::all_reduce:
-      all_reduce(step);
-      break;
-    case Transition::reduce_scatter:
-      reduce_scatter(step);
-      break;
-    case Transition::all_gather:
-      all_gather(step);
-      break;
-    case Transition::all_to_all:
-      all_to_all(step);
-      break;
-    case Transition::local_slice:
-      local_slice(step);
-      break;
-    default:
-      throw Error(fmt::format("DTensor: no step from {} to {}", to_string(step.from), to_string(step.to)));
-  }
-  set_placement(step.axis, step.to);
-}
-
-void DTensor::set_placement(std::size_t axis, Placement const& placement) {
-  placements_[axis] = placement;
+  constexpr std::pair<Transition, void (DTensor::*)(RedistributeStep const&)> ways[] = {
+      {Transition::all_reduce, &DTensor::all_reduce},   {Transition::reduce_scatter, &DTensor::reduce_scatter},
+      {Transition::all_gather, &DTensor::all_gather},   {Transition::all_to_all, &DTensor::all_to_all},
+      {Transition::local_slice, &DTensor::local_slice},
+  };
+  auto const* const way = std::ranges::find(ways, step.transition, [](auto const& w) { return w.first; });
+  if (way == std::end(ways))
+    throw Error(fmt::format("DTensor: no step from {} to {}", to_string(step.from), to_string(step.to)));
+  (this->*way->second)(step);
+  placements_[step.axis] = step.to;
   local_ = local_shape_in(placements_);
   VALIDATE(std::ssize(values_) == elements_of(local_),
            fmt::format("DTensor: {} values for local shape ({})", values_.size(), fmt::join(local_, ", ")));

@@ -63,7 +63,6 @@ class DTensor {
   void all_gather(RedistributeStep const& step);
   void all_to_all(RedistributeStep const& step);
   void local_slice(RedistributeStep const& step);
-  void set_placement(std::size_t axis, Placement const& placement);
   DimRange range_of(std::size_t dim, std::vector<Placement> const& placements) const;
   Shape local_shape_in(std::vector<Placement> const& placements) const;
   /// What this rank would hold if the axis cut nothing.

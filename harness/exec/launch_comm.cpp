@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "harness/comm/verify.hpp"
-#include "harness/program/analysis/count.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -52,19 +51,15 @@ void PreparedCall::call() const {
   auto const share = [&](BufferView whole) { return BufferView{whole.data, whole.count / size, whole.dtype}; };
   switch (kind) {
     case OpKind::all_reduce:
-      communicator->all_reduce(to, reduce, *stream);
-      break;
+      return communicator->all_reduce(to, reduce, *stream);
     case OpKind::reduce_scatter:
-      communicator->reduce_scatter(from, share(to), *stream);
-      break;
+      return communicator->reduce_scatter(from, share(to), *stream);
     case OpKind::all_gather:
-      communicator->all_gather(share(from), to, *stream);
-      break;
+      return communicator->all_gather(share(from), to, *stream);
     case OpKind::all_to_all: {
       std::vector<std::size_t> const equal(size, from.count / size);
       bool const routed = !send_counts.empty();
-      communicator->all_to_all(from, routed ? send_counts : equal, to, routed ? receive_counts : equal, *stream);
-      break;
+      return communicator->all_to_all(from, routed ? send_counts : equal, to, routed ? receive_counts : equal, *stream);
     }
     case OpKind::ring_shift: {
       // To the next rank, from the one before; both in one call, so that no ring waits for itself.
@@ -72,15 +67,12 @@ void PreparedCall::call() const {
       int const rank = communicator->rank();
       to_next[(rank + 1) % size] = from.count;
       from_previous[(rank + size - 1) % size] = to.count;
-      communicator->all_to_all(from, to_next, to, from_previous, *stream);
-      break;
+      return communicator->all_to_all(from, to_next, to, from_previous, *stream);
     }
     case OpKind::send:
-      communicator->send(from, peer, tag, *stream);
-      break;
+      return communicator->send(from, peer, tag, *stream);
     case OpKind::receive:
-      communicator->receive(to, peer, tag, *stream);
-      break;
+      return communicator->receive(to, peer, tag, *stream);
     default:
       throw Error(fmt::format("{} is no communication", to_string(kind)));
   }
@@ -88,17 +80,15 @@ void PreparedCall::call() const {
 
 void PreparedCall::run() const {
   verify();
-  if (!timeline) {
-    call();
-    return;
-  }
+  if (!timeline) return call();
+  auto const first = [](BufferView const& all) {
+    return BufferView{all.data, std::min<std::size_t>(1, all.count), all.dtype};
+  };
   // Its first element goes ahead: when it is there, so is the sender.
-  if (kind == OpKind::send)
-    communicator->send({from.data, std::min<std::size_t>(1, from.count), from.dtype}, peer, tag + announcement,
-                       *stream);
+  if (kind == OpKind::send) communicator->send(first(from), peer, tag + announcement, *stream);
   if (kind == OpKind::receive) {
     std::size_t const wait = timeline->open(lane, wait_label | label, microbatch, *stream);
-    communicator->receive({to.data, std::min<std::size_t>(1, to.count), to.dtype}, peer, tag + announcement, *stream);
+    communicator->receive(first(to), peer, tag + announcement, *stream);
     timeline->close(wait, *stream);
   }
   double const bytes = static_cast<double>(kind == OpKind::receive ? to.bytes() : from.bytes());
@@ -108,7 +98,5 @@ void PreparedCall::run() const {
   timeline->close(span, *stream);
   trace_pop();
 }
-
-double op_cost_flops(StepProgram const& program, Op const& op, bool adds) { return op_cost(program, op, adds).flops; }
 
 }  // namespace shardbench

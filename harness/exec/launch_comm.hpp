@@ -38,7 +38,4 @@ struct PreparedCall {
 /// Operands of a communication op; communicator, queue and timeline are the caller's to fill in.
 PreparedCall prepare_call(Op const& op, Operands const& operands, std::optional<RoutedCounts> const& counts = {});
 
-/// FLOPs of an op for its range's payload.
-double op_cost_flops(StepProgram const& program, Op const& op, bool adds);
-
 }  // namespace shardbench

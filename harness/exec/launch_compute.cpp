@@ -46,19 +46,15 @@ void launch_compute(KernelSet const& kernels, Stream& stream, Op const& op, Oper
     offsets = counts->expert_offsets();
     b.routed_rows = counts->total_received(), b.expert_offsets = offsets.data();
   }
-  if (op.kind == OpKind::copy_block && adds) {
-    kernels.add(stream, CopyBlockArgs::bind_addition(std::get<BlockShape>(op.shape), b));
-    return;
-  }
+  if (op.kind == OpKind::copy_block && adds)
+    return kernels.add(stream, CopyBlockArgs::bind_addition(std::get<BlockShape>(op.shape), b));
   switch (op.kind) {
-#define SHARDBENCH_LAUNCH(name, Args)                                     \
-  case OpKind::name:                                                      \
-    kernels.name(stream, Args::bind(std::get<Args::Shape>(op.shape), b)); \
-    return;
-#define SHARDBENCH_START(name, Row)                                   \
-  case OpKind::name:                                                  \
-    start(Row{}, kernels, stream, std::get<Row::Shape>(op.shape), b); \
-    return;
+#define SHARDBENCH_LAUNCH(name, Args) \
+  case OpKind::name:                  \
+    return kernels.name(stream, Args::bind(std::get<Args::Shape>(op.shape), b));
+#define SHARDBENCH_START(name, Row) \
+  case OpKind::name:                \
+    return start(Row{}, kernels, stream, std::get<Row::Shape>(op.shape), b);
     SHARDBENCH_EACH_OPERATION(SHARDBENCH_LAUNCH, SHARDBENCH_START)
 #undef SHARDBENCH_LAUNCH
 #undef SHARDBENCH_START

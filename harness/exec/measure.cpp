@@ -22,30 +22,23 @@ class Stepper {
  public:
   Stepper(Runner& runner, Communicator& world) : runner_(runner), world_(world) {}
 
-  void warm_up() {
+  void run() {
     runner_.run_gradients();
     runner_.run_optimizer(++step_);
     runner_.synchronize();
   }
   /// Timed steps are launches of one captured step from here on.
   void capture() {
-    warm_up();  // what is made at first use cannot be made in a capture
+    run();  // what is made at first use cannot be made in a capture
     runner_.capture_graph(++step_);
     captured_ = true;
-    runner_.launch_graph();
-    runner_.synchronize();
+    launch();
   }
   /// Milliseconds on this rank from the common start to the end of its work.
   double timed() {
     world_.barrier();
     double const start = now_ms();
-    if (captured_) {
-      runner_.launch_graph();
-    } else {
-      runner_.run_gradients();
-      runner_.run_optimizer(++step_);
-    }
-    runner_.synchronize();
+    captured_ ? launch() : run();
     return now_ms() - start;
   }
   struct Marked {
@@ -58,9 +51,7 @@ class Stepper {
     world_.barrier();
     Marked m;
     m.start = timeline.now_ms();
-    runner_.run_gradients();
-    runner_.run_optimizer(++step_);
-    runner_.synchronize();
+    run();
     m.end = timeline.now_ms();
     m.spans = timeline.resolve();
     runner_.set_timeline(nullptr);
@@ -68,6 +59,11 @@ class Stepper {
   }
 
  private:
+  void launch() {
+    runner_.launch_graph();
+    runner_.synchronize();
+  }
+
   Runner& runner_;
   Communicator& world_;
   std::int64_t step_ = 0;
@@ -146,7 +142,7 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
                         : check_inference(runner, e, device, world, unsharded);
   runner.initialize(e.seed);
   Stepper stepper(runner, world);
-  for (std::int64_t i = 0; i < e.warmup; ++i) stepper.warm_up();
+  for (std::int64_t i = 0; i < e.warmup; ++i) stepper.run();
   if (e.cuda_graph) stepper.capture();
   auto const before = runner.traffic();
   std::vector<double> steps;

@@ -40,6 +40,8 @@ double rms_of(std::span<float const> values) {
 
 enum class Part { gradient, weight };
 
+char const* name_of(Part part) { return part == Part::gradient ? "gradient" : "weight"; }
+
 /// Compares a sharded runner with rank 0's unsharded one, section by section.
 class Comparison {
  public:
@@ -53,7 +55,7 @@ class Comparison {
 
   /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
   void compare(Part part, bool adopt) {
-    std::vector<std::vector<float>> own = read_all(sharded_, part);
+    std::vector<std::vector<float>> own = read_all(part);
     // What rounding leaves of a gradient that is zero in exact arithmetic (a key bias) is judged by the other
     // gradients.
     double const floor = (whole_program_.precision == Dtype::f32 ? 0.05 : 0.25) * typical_rms(part);
@@ -77,18 +79,18 @@ class Comparison {
   static TensorId tensor_of(Parameter const& p, Part part) { return part == Part::gradient ? p.gradient : p.weight; }
 
   /// Values of every parameter of the sharded runner; where a bucket is kept in shards, zeros outside this rank's.
-  std::vector<std::vector<float>> read_all(Runner& runner, Part part) {
-    StepProgram const& p = runner.program();
+  std::vector<std::vector<float>> read_all(Part part) {
+    StepProgram const& p = sharded_.program();
     std::vector<std::vector<float>> values(p.parameters.size());
     for (Bucket const& bucket : p.buckets) {
       TensorId const shard = part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard;
       bool const shards = shard != no_tensor;
       std::vector<float> whole(shards ? bucket.elements : 0);
-      if (shards) std::ranges::copy(runner.read(shard), whole.begin() + bucket.shard_begin);
+      if (shards) std::ranges::copy(sharded_.read(shard), whole.begin() + bucket.shard_begin);
       for (ParameterId const i : bucket.parameters) {
         Parameter const& parameter = p.parameters[i];
         if (!shards) {
-          values[i] = runner.read(tensor_of(parameter, part));
+          values[i] = sharded_.read(tensor_of(parameter, part));
           continue;
         }
         auto const first = whole.begin() + p.tensors[parameter.weight].storage_offset;
@@ -125,11 +127,10 @@ class Comparison {
   }
 
   void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
-    char const* const what = part == Part::gradient ? "gradient" : "weight";
     if (std::ranges::any_of(values, [](float v) { return !std::isfinite(v); }))
-      note(fmt::format("{} of {} is not finite in the unsharded step", what, p.name));
+      note(fmt::format("{} of {} is not finite in the unsharded step", name_of(part), p.name));
     if (std::ranges::all_of(values, [](float v) { return v == 0; }))
-      note(fmt::format("{} of {} is all zero in the unsharded step", what, p.name));
+      note(fmt::format("{} of {} is all zero in the unsharded step", name_of(part), p.name));
   }
 
   void note(std::string const& problem) {
@@ -172,8 +173,7 @@ class Comparison {
   void keep(double error, std::string const& key, Part part) {
     double& slot = part == Part::gradient ? report_.gradient_error : report_.weight_error;
     slot = std::max(slot, error);
-    record_.keep_worst(error,
-                       [&] { return fmt::format("{} of {}", part == Part::gradient ? "gradient" : "weight", key); });
+    record_.keep_worst(error, [&] { return fmt::format("{} of {}", name_of(part), key); });
   }
 
   Runner& sharded_;

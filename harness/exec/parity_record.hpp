@@ -38,7 +38,7 @@ class ParityRecord {
   std::vector<float> broadcast(TensorId id, std::int64_t count, std::int32_t microbatch = 0) {
     std::vector<float> values(count);
     if (Runner* const whole = reference_.get()) values = whole->read(id, microbatch);
-    world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, *stream_);
+    world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, stream_);
     return values;
   }
 
@@ -72,8 +72,7 @@ class ParityRecord {
   Communicator& world_;
   ParityReport& report_;
   Agreement agree_;
-  std::unique_ptr<Device> device_ = make_host_device();
-  std::unique_ptr<Stream> stream_ = device_->make_stream(StreamKind::compute);
+  InlineStream stream_;
 };
 
 }  // namespace shardbench

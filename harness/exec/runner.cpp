@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/comm/verify.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "harness/program/lane.hpp"
 #include "kernels/core/error.hpp"
 
@@ -113,10 +114,7 @@ void Runner::play(Run const& run, std::int64_t step) {
 
 void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
   order(op, run);
-  if (op.stream != StreamId::compute) {
-    communicate(op, run);
-    return;
-  }
+  if (op.stream != StreamId::compute) return communicate(op, run);
   Stream& stream = *queue(StreamId::compute).stream;
   Operands const operands(program_, plan_, arena_, run.microbatch, position_);
   bool const adds = run.adds(op);
@@ -128,12 +126,9 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
     else
       launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, place, counts_of(op, run));
   };
-  if (!timeline_) {
-    launch();
-    return;
-  }
+  if (!timeline_) return launch();
   OpLabel const& label = program_.labels[op.label];
-  trace_push(Lane::compute, label.name.c_str(), op_cost_flops(program_, op, adds));
+  trace_push(Lane::compute, label.name.c_str(), op_cost(program_, op, adds).flops);
   std::size_t const span = timeline_->open(Lane::compute, number_of(op.label), run.microbatch, stream);
   launch();
   timeline_->close(span, stream);
@@ -163,24 +158,18 @@ void Runner::order(Op const& op, Run const& run) {
   StreamQueue& mine = queue(op.stream);
   tracker_.finish([&](StreamId other, std::int64_t sequence) {
     StreamQueue& theirs = queue(other);
-    if (other == StreamId::compute) {
-      // Compute marks its place only when somebody waits; by then it may stand a little later, never earlier.
-      Event& event = theirs.event(device_, sequence);
-      theirs.stream->record(event);
-      mine.stream->wait(event);
-      return;
-    }
-    mine.stream->wait(theirs.event(device_, sequence));
+    Event& event = theirs.event(device_, sequence);
+    // Compute marks its place only when somebody waits; by then it may stand a little later, never earlier.
+    if (other == StreamId::compute) theirs.stream->record(event);
+    mine.stream->wait(event);
   });
 }
 
 void Runner::communicate(Op const& op, Run const& run) {
   StreamQueue& q = queue(op.stream);
   Group const& group = program_.groups[op.group];
-  if (options_.skip_communication) {
-    q.stream->record(q.event(device_, tracker_.issued(op.stream)));
-    return;
-  }
+  auto const mark_end = [&] { q.stream->record(q.event(device_, tracker_.issued(op.stream))); };
+  if (options_.skip_communication) return mark_end();
   PreparedCall call = prepare_call(op, Operands(program_, plan_, arena_, run.microbatch), counts_of(op, run));
   call.communicator = channel_of(op, call);
   GroupCalls& mine = groups_[kind_of(op.group)];
@@ -196,7 +185,7 @@ void Runner::communicate(Op const& op, Run const& run) {
   call.timeline = timeline_;
   call.wait_label = wait_label;
   q.stream->submit([call] { call.run(); });
-  q.stream->record(q.event(device_, tracker_.issued(op.stream)));
+  mark_end();
 }
 
 void Runner::synchronize() { device_.synchronize(); }

@@ -90,12 +90,9 @@ Breakdown break_down(std::vector<Span> const& spans, std::vector<Span> const& wa
 }
 
 void Breakdown::add(Breakdown const& other, double factor) {
-  step_ms += factor * other.step_ms;
-  compute_ms += factor * other.compute_ms;
-  comm_ms += factor * other.comm_ms;
-  exposed_comm_ms += factor * other.exposed_comm_ms;
-  idle_ms += factor * other.idle_ms;
-  bubble_ms += factor * other.bubble_ms;
+  for (double Breakdown::*const part : {&Breakdown::step_ms, &Breakdown::compute_ms, &Breakdown::comm_ms,
+                                        &Breakdown::exposed_comm_ms, &Breakdown::idle_ms, &Breakdown::bubble_ms})
+    this->*part += factor * other.*part;
   for (Lane const lane : enum_values<Lane>()) {
     comm_axis_ms[lane] += factor * other.comm_axis_ms[lane];
     exposed_axis_ms[lane] += factor * other.exposed_axis_ms[lane];

@@ -96,18 +96,17 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
 double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
   auto const& s = std::get<AttentionOpShape>(op.shape);
   bool const forward = op.kind == OpKind::attention_forward;
-  OpCost const cost = op_cost(program, op, false);
-  double const peak = system_.peak_tflops_of(program.precision) * 1e6;
+  double const rate = system_.peak_tflops_of(program.precision) * 1e6 *
+                      (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
   double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
   if (stack_.attention == AttentionKind::flash) {
-    double const rate = peak * (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
+    OpCost const cost = op_cost(program, op, false);
     return ms_per_us * std::max(cost.flops / rate, cost.bytes / memory);
   }
   // Unfused: batched products over all pairs, and the scores pass through memory.
   double const pairs = product(s.seq_q, s.seq_k) * product(s.batch, s.heads);
   double const dims = static_cast<double>(s.head_dim + s.value_dim);
   double const flops = (forward ? 2 : 4) * dims * pairs;
-  double const rate = peak * (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
   return ms_per_us * (flops / rate + stack_.score_traffic * pairs / memory + 4 * launch_us_);
 }
 

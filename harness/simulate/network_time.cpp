@@ -43,14 +43,9 @@ NetworkTime finish(double start, double latency, double wire, double depth, doub
 }
 
 NetworkTime ring(std::vector<NetworkLevel> const& network, GroupLayout const& group, OpKind kind, double payload) {
-  double rate = 0;
-  bool any = false;
-  for (std::size_t l = 0; l <= group.outer_level; ++l) {
-    if (!crosses(group, l)) continue;
-    double const here = ring_gb_per_s(network, group, l);
-    rate = any ? std::min(rate, here) : here;
-    any = true;
-  }
+  double rate = HUGE_VAL;
+  for (std::size_t l = 0; l <= group.outer_level; ++l)
+    if (crosses(group, l)) rate = std::min(rate, ring_gb_per_s(network, group, l));
   NetworkLevel const& outer = network[group.outer_level];
   // A shift is one hop of the ring, not a way round it.
   double const rounds = kind == OpKind::all_reduce   ? 2
