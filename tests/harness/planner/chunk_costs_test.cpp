@@ -11,7 +11,7 @@
 namespace shardbench::test {
 namespace {
 
-Group const& group_named(IdVector<Group> const& groups, std::string_view name) {
+Group const& group_named(GroupTable const& groups, std::string_view name) {
   return *std::ranges::find(groups, name, &Group::name);
 }
 
