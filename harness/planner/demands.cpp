@@ -13,14 +13,6 @@ namespace {
 
 struct Found {};
 
-/// One demand at a time.
-std::vector<PlanDemands> single_demands(PlanDemands const& demands) {
-  std::vector<PlanDemands> singles;
-  for (std::string const& d : demands.fix) singles.push_back({.fix = {d}, .exclude = {}});
-  for (std::string const& d : demands.exclude) singles.push_back({.fix = {}, .exclude = {d}});
-  return singles;
-}
-
 void narrow(PlanAxes& axes, PlanDemands const& demands) {
   std::set<std::string> fixed;
   for (std::string const& demand : demands.fix) {
@@ -56,16 +48,13 @@ std::string sizes_text(PlanRequest const& r) {
 
 std::vector<std::string> texts_of(PlanDemands const& demands) {
   std::vector<std::string> texts;
-  for (std::string const& d : demands.fix) texts.push_back("--fix " + d);
-  for (std::string const& d : demands.exclude) texts.push_back("--exclude " + d);
+  for (auto const& [flag, list] : demand_flags)
+    for (std::string const& d : demands.*list) texts.push_back(fmt::format("--{} {}", flag, d));
   return texts;
 }
 
 PlanRequest request_for(Experiment const& base, std::int64_t devices, PlanDemands const& demands) {
-  PlanRequest request;
-  request.base = base;
-  request.devices = devices;
-  request.axes = default_axes(base, devices);
+  PlanRequest request{.base = base, .devices = devices, .axes = default_axes(base, devices)};
   narrow(request.axes, demands);
   return request;
 }
@@ -141,28 +130,27 @@ void require_legal_point(PlanRequest const& request, PlanDemands const& demands)
   if (demands.empty() || !has_legal_point(request_for(request.base, request.devices, {})))
     throw InputError(fmt::format("--gpus: no legal cut for {}; allowed: a device count and batch with more divisors{}",
                                  sizes_text(request), nearest_text(request)));
-  std::vector<std::string> const texts = texts_of(demands);
-  std::vector<PlanDemands> const singles = single_demands(demands);
-  for (std::size_t i = 0; i < singles.size(); ++i)
-    if (!has_legal_point(request_for(request.base, request.devices, singles[i])))
-      throw InputError(fmt::format("{}: leaves no legal cut for {}; allowed: another value, or sizes that it divides",
-                                   texts[i], sizes_text(request)));
+  for (auto const& [flag, list] : demand_flags)
+    for (std::string const& demand : demands.*list) {
+      PlanDemands alone;
+      alone.*list = {demand};
+      if (!has_legal_point(request_for(request.base, request.devices, alone)))
+        throw InputError(
+            fmt::format("--{} {}: leaves no legal cut for {}; allowed: another value, or sizes that it divides", flag,
+                        demand, sizes_text(request)));
+    }
   throw InputError(fmt::format("{}: together leave no legal cut for {}; allowed: without one of them",
-                               fmt::join(texts, " and "), sizes_text(request)));
+                               fmt::join(texts_of(demands), " and "), sizes_text(request)));
 }
 
 std::vector<RelaxedDemands> relaxed(PlanDemands const& demands) {
   std::vector<RelaxedDemands> all;
-  for (std::size_t i = 0; i < demands.fix.size(); ++i) {
-    PlanDemands rest = demands;
-    rest.fix.erase(rest.fix.begin() + static_cast<std::ptrdiff_t>(i));
-    all.push_back({"--fix " + demands.fix[i], std::move(rest)});
-  }
-  for (std::size_t i = 0; i < demands.exclude.size(); ++i) {
-    PlanDemands rest = demands;
-    rest.exclude.erase(rest.exclude.begin() + static_cast<std::ptrdiff_t>(i));
-    all.push_back({"--exclude " + demands.exclude[i], std::move(rest)});
-  }
+  for (auto const& [flag, list] : demand_flags)
+    for (std::size_t i = 0; i < (demands.*list).size(); ++i) {
+      PlanDemands rest = demands;
+      (rest.*list).erase((rest.*list).begin() + static_cast<std::ptrdiff_t>(i));
+      all.push_back({fmt::format("--{} {}", flag, (demands.*list)[i]), std::move(rest)});
+    }
   return all;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
+#include <array>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/planner/plan_space.hpp"
@@ -13,6 +15,10 @@ struct PlanDemands {
   std::vector<std::string> fix, exclude;
   bool empty() const { return fix.empty() && exclude.empty(); }
 };
+
+/// The flag of each list of demands.
+inline constexpr std::array demand_flags{std::pair{"fix", &PlanDemands::fix},
+                                         std::pair{"exclude", &PlanDemands::exclude}};
 
 /// "--fix tp=8", "--exclude zero=3", ...
 std::vector<std::string> texts_of(PlanDemands const& demands);

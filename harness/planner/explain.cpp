@@ -21,11 +21,12 @@ double layer_bytes(LayerCosts const& costs, PieceCost const& piece) {
 }
 
 /// The least degree of a list with which a kind of layer fits; 0 without one.
-template <typename Key>
-std::int64_t least_degree(LayerCostTable& table, std::vector<std::int32_t> const& degrees, std::size_t kind,
-                          double allowed, double& bytes, Key key_of) {
-  for (std::int32_t const degree : degrees) {
-    LayerCosts const& costs = table.of(key_of(degree));
+std::int64_t least_degree(LayerCostTable& table, std::int32_t LayerKey::*axis, std::vector<std::int64_t> const& degrees,
+                          std::size_t kind, double allowed, double& bytes) {
+  for (std::int64_t const degree : degrees) {
+    LayerKey key;
+    key.*axis = static_cast<std::int32_t>(degree);
+    LayerCosts const& costs = table.of(key);
     if (!costs.problem.empty()) continue;
     bytes = layer_bytes(costs, costs.kinds.at(kind));
     if (bytes <= allowed) return degree;
@@ -98,17 +99,14 @@ std::vector<OversizedLayer> oversized_layers(PlanRequest const& request, CostMod
     layer.parameters = piece.parameters + piece.expert_parameters;
     layer.bytes = layer_bytes(whole, piece);
     if (layer.bytes <= allowed) continue;
-    std::vector<std::int32_t> tp, ep;
-    for (std::int64_t const degree : legal_tp(request.base.model, request.base.model.heads))
-      tp.push_back(static_cast<std::int32_t>(degree));
+    std::vector<std::int64_t> const tp = legal_tp(request.base.model, request.base.model.heads);
+    std::vector<std::int64_t> ep;
     if (experts)
-      for (std::int32_t d = 1; d <= request.base.model.moe->experts; ++d)
+      for (std::int64_t d = 1; d <= request.base.model.moe->experts; ++d)
         if (request.base.model.moe->experts % d == 0) ep.push_back(d);
-    layer.tp = least_degree(table, tp, kind, allowed, layer.bytes_with_tp,
-                            [](std::int32_t degree) { return LayerKey{.tp = degree}; });
+    layer.tp = least_degree(table, &LayerKey::tp, tp, kind, allowed, layer.bytes_with_tp);
     double bytes = 0;
-    layer.ep =
-        least_degree(table, ep, kind, allowed, bytes, [](std::int32_t degree) { return LayerKey{.ep = degree}; });
+    layer.ep = least_degree(table, &LayerKey::ep, ep, kind, allowed, bytes);
     found.push_back(layer);
   }
   return found;

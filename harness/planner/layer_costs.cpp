@@ -15,9 +15,9 @@ namespace {
 
 /// One program, timed and sized.
 struct Probe {
-  double forward_ms = 0, gradients_ms = 0, step_ms = 0, weight_ms = 0, adding_ms = 0, embedding_ms = 0;
-  double activation_bytes = 0, parameters = 0, expert_parameters = 0, buckets = 0, expert_buckets = 0;
-  double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
+  PieceCost cost;
+  double embedding_ms = 0, optimizer_ms = 0;
+  MemoryPlan memory;
 };
 
 bool has_both_kinds(ModelConfig const& m) {
@@ -59,14 +59,14 @@ Experiment probe_experiment(PlanRequest const& request, LayerKey const& k, std::
   return e;
 }
 
-void time_weight_gradients(Probe& r, StepProgram const& program, CostModel const& model) {
+void time_weight_gradients(PieceCost& cost, StepProgram const& program, CostModel const& model) {
   for (Segment const& segment : program.segments) {
     if (segment.kind != ActionKind::backward) continue;
     for (Op const& op : segment.ops)
       if (op.stream == StreamId::compute) {
         double const ms = op.part == BackwardPart::weight || op.accumulate ? model.compute_ms(program, op, false) : 0;
-        if (op.part == BackwardPart::weight) r.weight_ms += ms;
-        if (op.accumulate) r.adding_ms += model.compute_ms(program, op, true) - ms;
+        if (op.part == BackwardPart::weight) cost.weight_backward_ms += ms;
+        if (op.accumulate) cost.adding_ms += model.compute_ms(program, op, true) - ms;
       }
   }
 }
@@ -88,9 +88,10 @@ void play(Probe& r, std::vector<StepProgram> const& programs, CostModel const& m
   auto const forward = std::ranges::find(runs, ActionKind::forward, &Run::kind);
   SimulationResult const result = simulate(programs, model, {.record_spans = false, .record_runs = true});
   std::vector<double> const& ends = result.stages[0].run_end_ms;
-  r.forward_ms = ends[forward - runs.begin()];
-  r.gradients_ms = ends[replay.optimizer_begin() - 1];
-  r.step_ms = result.step_ms;
+  double const gradients_ms = ends[replay.optimizer_begin() - 1];
+  r.cost.forward_ms = ends[forward - runs.begin()];
+  r.cost.backward_ms = gradients_ms - r.cost.forward_ms;
+  r.optimizer_ms = result.step_ms - gradients_ms;
 }
 
 /// Buckets that the gradients of a program of one data-parallel rank would fill beside others': whole parameters go
@@ -113,32 +114,19 @@ Probe probe(PlanRequest const& request, CostModel const& model, LayerKey const& 
   StepProgram& program = programs[0];
   Probe r;
   if (scope == Scope::model) r.embedding_ms = time_before_layers(program, model);
-  time_weight_gradients(r, program, model);
-  MemoryPlan const plan = plan_sizes(program, Replay(program));
-  r.activation_bytes = static_cast<double>(plan.activation_peak_bytes);
-  r.parameter_bytes = static_cast<double>(plan.parameter_bytes);
-  r.gradient_bytes = static_cast<double>(plan.gradient_bytes);
-  r.optimizer_bytes = static_cast<double>(plan.optimizer_bytes);
+  PieceCost& cost = r.cost;
+  time_weight_gradients(cost, program, model);
+  r.memory = plan_sizes(program, Replay(program));
+  cost.activation_bytes = static_cast<double>(r.memory.activation_peak_bytes);
   for (Parameter const& p : program.parameters)
-    (p.expert ? r.expert_parameters : r.parameters) += static_cast<double>(p.elements());
-  r.buckets = buckets_of(program, request.base, false), r.expert_buckets = buckets_of(program, request.base, true);
+    (p.expert ? cost.expert_parameters : cost.parameters) += static_cast<double>(p.elements());
+  cost.buckets = buckets_of(program, request.base, false),
+  cost.expert_buckets = buckets_of(program, request.base, true);
   // Data-parallel reductions belong to the whole step, not to a layer.
   for (Segment& segment : program.segments)
     std::erase_if(segment.ops, [](Op const& op) { return op.stream == StreamId::dp; });
   play(r, programs, model);
   return r;
-}
-
-PieceCost cost_of(Probe const& p) {
-  return {.forward_ms = p.forward_ms,
-          .backward_ms = p.gradients_ms - p.forward_ms,
-          .weight_backward_ms = p.weight_ms,
-          .adding_ms = p.adding_ms,
-          .activation_bytes = p.activation_bytes,
-          .parameters = p.parameters,
-          .expert_parameters = p.expert_parameters,
-          .buckets = p.buckets,
-          .expert_buckets = p.expert_buckets};
 }
 
 PieceCost difference(PieceCost more, PieceCost const& less) {
@@ -188,8 +176,8 @@ bool outside_has_experts(Experiment const& base) {
 KindCosts measure_kind(PlanRequest const& request, CostModel const& model, LayerKey const& key, bool experts) try {
   KindCosts costs;
   if (request.base.model.yolo) return costs;  // its blocks are unlike: the whole model is what surrounds no layers
-  costs.alone = cost_of(probe(request, model, key, 1, experts, Scope::layer));
-  costs.layer = difference(cost_of(probe(request, model, key, 2, experts, Scope::layer)), costs.alone);
+  costs.alone = probe(request, model, key, 1, experts, Scope::layer).cost;
+  costs.layer = difference(probe(request, model, key, 2, experts, Scope::layer).cost, costs.alone);
   return costs;
 } catch (IllegalConfig const& refusal) {
   return {.problem = refusal.what(), .layer = {}, .alone = {}};
@@ -202,18 +190,17 @@ OutsideCosts measure_outside(PlanRequest const& request, CostModel const& model,
   if (!costs.problem.empty()) return costs;
   ModelConfig const& m = request.base.model;
   Probe const whole = probe(request, model, key, 1, outside_has_experts(request.base), Scope::model);
-  PieceCost const all = cost_of(whole);
-  PieceCost const outside = difference(all, kind.alone);
+  PieceCost const outside = difference(whole.cost, kind.alone);
   double const table = static_cast<double>(padded_vocab(m.vocab, key.tp) / key.tp * m.hidden) +
                        (m.position == PositionKind::learned ? static_cast<double>(m.max_positions * m.hidden) : 0);
   double const share = outside.forward_ms > 0 ? std::min(1.0, whole.embedding_ms / outside.forward_ms) : 0;
   split_outside(costs, outside, share, std::min(table, outside.parameters));
-  costs.working_bytes = all.activation_bytes - kind.layer.activation_bytes;
-  double const elements = whole.parameters + whole.expert_parameters;
-  costs.optimizer_ms_per_parameter = (whole.step_ms - whole.gradients_ms) / elements;
-  costs.parameter_bytes = whole.parameter_bytes / elements;
-  costs.gradient_bytes = whole.gradient_bytes / elements;
-  costs.optimizer_bytes = whole.optimizer_bytes / elements;
+  costs.working_bytes = whole.cost.activation_bytes - kind.layer.activation_bytes;
+  double const elements = whole.cost.parameters + whole.cost.expert_parameters;
+  costs.optimizer_ms_per_parameter = whole.optimizer_ms / elements;
+  costs.parameter_bytes = static_cast<double>(whole.memory.parameter_bytes) / elements;
+  costs.gradient_bytes = static_cast<double>(whole.memory.gradient_bytes) / elements;
+  costs.optimizer_bytes = static_cast<double>(whole.memory.optimizer_bytes) / elements;
   return costs;
 } catch (IllegalConfig const& refusal) {
   OutsideCosts costs;

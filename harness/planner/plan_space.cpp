@@ -55,26 +55,24 @@ class Walk {
   }
 
  private:
+  /// Whether a point is legal so far, counted where it is not.
+  bool counted(bool legal) {
+    if (!legal) ++count_.illegal;
+    return legal;
+  }
+
   bool layer_fits(Candidate const& c) {
-    bool const fits = r_.devices % (static_cast<std::int64_t>(c.tp) * c.cp) == 0 &&
-                      r_.base.seq % (c.cp == 1 ? 1 : 2L * c.cp) == 0 && r_.base.global_batch % c.micro_batch == 0;
-    if (!fits) ++count_.illegal;
-    return fits;
+    return counted(r_.devices % (static_cast<std::int64_t>(c.tp) * c.cp) == 0 &&
+                   r_.base.seq % (c.cp == 1 ? 1 : 2L * c.cp) == 0 && r_.base.global_batch % c.micro_batch == 0);
   }
 
   void choose_switches(Candidate c) {
     for (bool const sequence : a_.sequence_parallel) {
       // Without a tensor-parallel group there is nothing to cut or to overlap: one value stands for both.
-      if (sequence && (c.tp == 1 || r_.base.seq / c.cp % c.tp != 0)) {
-        ++count_.illegal;
-        continue;
-      }
+      if (!counted(!sequence || (c.tp > 1 && r_.base.seq / c.cp % c.tp == 0))) continue;
       for (bool const overlap : a_.tp_overlap)
         for (Recompute const recompute : a_.recompute) {
-          if (overlap && c.tp == 1) {
-            ++count_.illegal;
-            continue;
-          }
+          if (!counted(!overlap || c.tp > 1)) continue;
           c.sequence_parallel = sequence, c.tp_overlap = overlap, c.recompute = recompute;
           arrange(c);
         }
@@ -86,12 +84,10 @@ class Walk {
     for (ScheduleKind const schedule : a_.schedule)
       for (std::int32_t const pp : a_.pp) {
         std::int64_t const dp = r_.devices / (inner * pp);
-        if (dp * inner * pp != r_.devices || pp > r_.base.model.layers || !dp_allowed(dp) ||
-            r_.base.global_batch % (dp * c.micro_batch) != 0 ||
-            r_.devices % (static_cast<std::int64_t>(c.ep) * c.etp * pp) != 0) {
-          ++count_.illegal;
-          continue;
-        }
+        bool const divides = dp * inner * pp == r_.devices && pp <= r_.base.model.layers && dp_allowed(dp) &&
+                             r_.base.global_batch % (dp * c.micro_batch) == 0 &&
+                             r_.devices % (static_cast<std::int64_t>(c.ep) * c.etp * pp) == 0;
+        if (!counted(divides)) continue;
         c.pp = pp, c.dp = static_cast<std::int32_t>(dp), c.schedule = schedule;
         finish(c, r_.base.global_batch / (dp * c.micro_batch));
       }
@@ -100,15 +96,9 @@ class Walk {
   void finish(Candidate c, std::int64_t microbatches) {
     for (std::int32_t const vpp : a_.vpp) {
       c.vpp = vpp;
-      if (!schedule_fits(c, r_.base.model.layers, microbatches)) {
-        ++count_.illegal;
-        continue;
-      }
+      if (!counted(schedule_fits(c, r_.base.model.layers, microbatches))) continue;
       for (std::int8_t const zero : a_.zero_stage) {
-        if (zero > 0 && c.dp == 1) {
-          ++count_.illegal;
-          continue;
-        }
+        if (!counted(zero == 0 || c.dp > 1)) continue;
         c.zero_stage = zero;
         ++count_.legal;
         visit_(c);
@@ -125,17 +115,6 @@ class Walk {
   std::function<void(Candidate const&)> const& visit_;
   SpaceCount count_;
 };
-
-std::vector<std::string> parts_of(std::string_view text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    std::size_t const end = std::min(text.find('|', begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 /// Calls `with(values, value_of)` for the axis of that name; false when there is none. `value_of` takes the value from
 /// an experiment whose field of the same name was set.
@@ -175,7 +154,7 @@ void demand_of(PlanAxes& axes, std::string_view flag, std::string_view demand, A
   std::string_view const name = demand.substr(0, equals);
   auto const read = [&]<typename Value, typename Get>(std::vector<Value>& values, Get const& value_of) {
     std::vector<Value> listed;
-    for (std::string const& part : parts_of(demand.substr(equals + 1))) {
+    for (std::string const& part : split_at(demand.substr(equals + 1), '|')) {
       Experiment named;
       try {
         set_field(named, name, part);

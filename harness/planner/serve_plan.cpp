@@ -21,11 +21,7 @@ bool same_cut(ServeCut const& a, ServeCut const& b) {
   return a.tp == b.tp && a.pp == b.pp && a.ep == b.ep && a.replicas == b.replicas;
 }
 
-/// What the screening foretells of a cut.
-struct ServeCost {
-  double ttft_ms = 0, tpot_ms = 0, memory_bytes = 0;
-};
-
+/// A cut and what the screening foretells of it.
 struct ScreenedCut {
   ServeCut cut;
   ServeCost cost;
@@ -65,11 +61,9 @@ Experiment cut_experiment(ServeRequest const& r, ServeCut const& c, PhaseKind ph
   return e;
 }
 
-double memory_of(MemoryFit const& prefill, MemoryFit const& decode) {
-  return decode.needed_bytes + prefill.activation_bytes;
-}
+}  // namespace
 
-ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut const& c) {
+ServedPoint look_closer(ServeRequest const& r, CostModel const& model, ServeCut const& c) {
   ServedPoint p;
   p.cut = c;
   auto const step = [&](PhaseKind phase, Experiment& e, Prediction& prediction, MemoryFit& memory) {
@@ -81,11 +75,11 @@ ServedPoint simulate_cut(ServeRequest const& r, CostModel const& model, ServeCut
   step(PhaseKind::prefill, p.prefill, p.prefill_step, p.prefill_memory);
   step(PhaseKind::decode, p.decode, p.decode_step, p.decode_memory);
   p.ttft_ms = p.prefill_step.step_ms, p.tpot_ms = p.decode_step.step_ms;
-  p.memory_bytes = memory_of(p.prefill_memory, p.decode_memory);
+  p.memory_bytes = p.decode_memory.needed_bytes + p.prefill_memory.activation_bytes;
   return p;
 }
 
-ServeCost cost_of(ServedPoint const& p) { return {p.ttft_ms, p.tpot_ms, p.memory_bytes}; }
+namespace {
 
 /// A step of one phase: its time, what it needs, and its activations among that.
 using PhaseCost = std::array<double, 3>;
@@ -137,8 +131,8 @@ bool is_slow(ServeRequest const& r, ServeCost const& cost) {
 
 void check_demands(PlanDemands const& demands) {
   constexpr std::array<std::string_view, 4> axes{"tp", "pp", "ep", "dp"};
-  for (auto const& [flag, list] : {std::pair{"fix", &demands.fix}, {"exclude", &demands.exclude}})
-    for (std::string const& demand : *list)
+  for (auto const& [flag, list] : demand_flags)
+    for (std::string const& demand : demands.*list)
       if (std::ranges::find(axes, demand.substr(0, demand.find('='))) == axes.end())
         throw InputError(fmt::format(
             "--{}: {}: serving cuts by tp, pp, ep and dp (replicas) only; allowed: one of them", flag, demand));
@@ -150,14 +144,16 @@ double miss_of(ServeRequest const& r, ServeCost const& cost) {
                   r.tpot_limit_ms > 0 ? cost.tpot_ms / r.tpot_limit_ms : 0);
 }
 
-void count_as_slow(ServeResult& result, ServeRequest const& r, ServeCut const& c, ServeCost const& cost) {
-  ++result.too_slow;
-  double const miss = miss_of(r, cost);
-  if (result.nearest_miss == 0 || miss < result.nearest_miss) result.nearest_miss = miss, result.nearest = c;
+/// Keeps the least of what is above 0, where 0 is nothing; whether the value is it.
+bool lower(double& least, double value) {
+  bool const lowers = value > 0 && (least == 0 || value < least);
+  if (lowers) least = value;
+  return lowers;
 }
 
-void lower(double& least, double value) {
-  if (value > 0) least = least == 0 ? value : std::min(least, value);
+void count_as_slow(ServeResult& result, ServeRequest const& r, ServeCut const& c, ServeCost const& cost) {
+  ++result.too_slow;
+  if (lower(result.nearest_miss, miss_of(r, cost))) result.nearest = c;
 }
 
 /// Tries the batches of one cut.
@@ -187,14 +183,8 @@ class CutSearch {
   bool try_batch(ServeCut c) {
     bool any = false;
     for (std::int64_t const microbatches : {std::int64_t{1}, c.pp}) {
-      if (microbatches > 1 && c.batch % microbatches != 0) {
-        any = true;
-        continue;
-      }
-      if (microbatches == 1 || c.pp > 1) {
-        c.microbatches = microbatches;
-        any |= take(c);
-      }
+      c.microbatches = microbatches;
+      any |= c.batch % microbatches != 0 || take(c);
       if (c.pp == 1) break;
     }
     return any;
@@ -213,8 +203,7 @@ class CutSearch {
       if (result.problem.empty()) result.problem = refusal.what();
       return true;  // such as too few sequences for the ranks that share them
     }
-    if (result.least_memory_bytes == 0 || cost.memory_bytes < result.least_memory_bytes)
-      result.least_memory_bytes = cost.memory_bytes, result.smallest = c;
+    if (lower(result.least_memory_bytes, cost.memory_bytes)) result.smallest = c;
     if (cost.memory_bytes > allowed_) return ++result.too_big, false;
     lower(result.least_ttft_ms, cost.ttft_ms), lower(result.least_tpot_ms, cost.tpot_ms);
     if (is_slow(r_, cost)) return count_as_slow(result, r_, c, cost), false;
@@ -251,10 +240,8 @@ void add_counts(ServeResult& sum, ServeResult const& one) {
   sum.legal += one.legal, sum.too_big += one.too_big, sum.too_slow += one.too_slow, sum.no_program += one.no_program;
   if (sum.problem.empty()) sum.problem = one.problem;
   lower(sum.least_ttft_ms, one.least_ttft_ms), lower(sum.least_tpot_ms, one.least_tpot_ms);
-  if (one.least_memory_bytes > 0 && (sum.least_memory_bytes == 0 || one.least_memory_bytes < sum.least_memory_bytes))
-    sum.least_memory_bytes = one.least_memory_bytes, sum.smallest = one.smallest;
-  if (one.nearest_miss > 0 && (sum.nearest_miss == 0 || one.nearest_miss < sum.nearest_miss))
-    sum.nearest_miss = one.nearest_miss, sum.nearest = one.nearest;
+  if (lower(sum.least_memory_bytes, one.least_memory_bytes)) sum.smallest = one.smallest;
+  if (lower(sum.nearest_miss, one.nearest_miss)) sum.nearest = one.nearest;
 }
 
 /// Screens every cut on all cores; the order is that of the cuts.
@@ -293,12 +280,12 @@ void simulate_best(ServeResult& result, std::vector<ScreenedCut> left, ServeRequ
     }
     std::vector<ServedPoint> looks(now.size());
     for_each_of(
-        now.size(), [&](std::size_t i, CostModel const& mine) { looks[i] = simulate_cut(r, mine, now[i].cut); }, model);
+        now.size(), [&](std::size_t i, CostModel const& mine) { looks[i] = look_closer(r, mine, now[i].cut); }, model);
     for (ServedPoint& look : looks) {
       if (look.memory_bytes > allowed)
         ++result.too_big;
-      else if (ServeCost const cost = cost_of(look); is_slow(r, cost))
-        count_as_slow(result, r, look.cut, cost);
+      else if (is_slow(r, look))
+        count_as_slow(result, r, look.cut, look);
       else
         result.best.push_back(std::move(look));
     }
@@ -310,10 +297,6 @@ void simulate_best(ServeResult& result, std::vector<ScreenedCut> left, ServeRequ
 
 double ServedPoint::tokens_per_s_per_device() const {
   return 1e3 * static_cast<double>(cut.batch) / (tpot_ms * static_cast<double>(cut.tp * cut.pp));
-}
-
-ServedPoint look_closer(ServeRequest const& request, CostModel const& model, ServeCut const& cut) {
-  return simulate_cut(request, model, cut);
 }
 
 std::vector<std::int64_t> serving_counts(ServeRequest const& r, CostModel const& model, double memory_share,
@@ -355,8 +338,7 @@ ServeResult plan_serving(ServeRequest const& request, CostModel const& model, Pl
   if (result.legal == result.no_program) throw InputError("plan: no cut has a program: " + result.problem);
   std::ranges::stable_sort(kept, {}, [&](ScreenedCut const& s) { return rank_of(s.cut, s.cost, objective); });
   simulate_best(result, std::move(kept), request, model, allowed, std::max(options.top, options.simulated));
-  std::ranges::stable_sort(result.best, {},
-                           [&](ServedPoint const& p) { return rank_of(p.cut, cost_of(p), objective); });
+  std::ranges::stable_sort(result.best, {}, [&](ServedPoint const& p) { return rank_of(p.cut, p, objective); });
   if (result.best.size() > options.top) result.best.resize(options.top);
   return result;
 }

@@ -25,15 +25,19 @@ struct ServeCut {
   bool operator==(ServeCut const&) const = default;
 };
 
+/// What serving by a cut takes.
+struct ServeCost {
+  double ttft_ms = 0;       ///< one prompt on an idle replica
+  double tpot_ms = 0;       ///< a token of each sequence
+  double memory_bytes = 0;  ///< weights, the cache of all sequences, and the activations of a prompt beside them
+};
+
 /// A cut that was simulated whole.
-struct ServedPoint {
+struct ServedPoint : ServeCost {
   ServeCut cut;
   Experiment prefill, decode;  ///< resolved: what `run` and `simulate` take
   Prediction prefill_step, decode_step;
   MemoryFit prefill_memory, decode_memory;
-  double ttft_ms = 0;       ///< one prompt on an idle replica
-  double tpot_ms = 0;       ///< a token of each sequence
-  double memory_bytes = 0;  ///< weights, the cache of all sequences, and the activations of a prompt beside them
   double tokens_per_s_per_device() const;
 };
 

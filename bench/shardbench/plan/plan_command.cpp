@@ -26,7 +26,7 @@ constexpr std::size_t simulated_in_search = 4;
 constexpr std::size_t most_trials = 512, most_served_trials = 48;
 
 void write_rows(PlanInput const& in, std::vector<ReportRow>& rows) {
-  mark_front(rows);
+  if (!in.serving) mark_front(rows);
   for (ReportRow const& row : rows) append_result(in.out, row, {});
   if (in.json) fmt::print("{}\n", to_json(std::span(rows)));
 }
@@ -99,13 +99,9 @@ bool meets_deadline(PlanInput const& in, CountPlan const& count) {
 /// The best count by the objective: among those that meet the deadline, if any does. Nullptr when nothing fits.
 CountPlan const* chosen(PlanInput const& in, std::vector<CountPlan> const& plans) {
   CountPlan const* best = nullptr;
-  for (bool const in_time : {true, false}) {
-    for (CountPlan const& p : plans) {
-      if (p.plan.result.best.empty() || (in_time && !meets_deadline(in, p))) continue;
-      if (!best || value_of(in, p) < value_of(in, *best)) best = &p;
-    }
-    if (best) break;
-  }
+  auto const rank_of = [&](CountPlan const& p) { return std::pair{!meets_deadline(in, p), value_of(in, p)}; };
+  for (CountPlan const& p : plans)
+    if (!p.plan.result.best.empty() && (!best || rank_of(p) < rank_of(*best))) best = &p;
   return best;
 }
 
@@ -263,8 +259,7 @@ int show_serving(PlanInput const& in, CostModel const& model, std::vector<std::i
     if (result.best.empty()) add_failed(rows, in, model, request, result);
     if (!in.json) print_serving(in, request, result, model);
   }
-  for (ReportRow const& row : rows) append_result(in.out, row, {});
-  if (in.json) fmt::print("{}\n", to_json(std::span(rows)));
+  write_rows(in, rows);
   return found ? 0 : 1;
 }
 

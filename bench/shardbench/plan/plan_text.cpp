@@ -117,10 +117,9 @@ void print_plain(CountPlan const& plan, PlannedPoint const& best) {
   PlannedPoint const& other = *plan.plan.fastest_model_cut;
   fmt::print(
       "plain     data parallelism alone wins: the model fits a device, and the fastest cut of the model ({}) takes "
-      "{:.2f} times as long, {:.1f} ms{}{}\n",
+      "{:.2f} times as long, {:.1f} ms{}\n",
       cut_text(other.experiment), other.step_ms / best.step_ms, other.step_ms,
-      differences_text(best.prediction, other.prediction).empty() ? "" : ": ",
-      differences_text(best.prediction, other.prediction));
+      differences_text(": ", best.prediction, other.prediction));
 }
 
 void print_best(PlanInput const& in, CountPlan const& plan, SoftwareStack const& stack) {
@@ -131,9 +130,9 @@ void print_best(PlanInput const& in, CountPlan const& plan, SoftwareStack const&
   print_parts(best.prediction);
   if (result.best.size() > 1) {
     PlannedPoint const& next = result.best[1];
-    std::string const why = differences_text(best.prediction, next.prediction);
-    fmt::print("next      {}: {:+.1f} ms, {:+.1f} GB{}{}\n", cut_text(next.experiment), next.step_ms - best.step_ms,
-               1e-9 * (next.memory.needed_bytes - best.memory.needed_bytes), why.empty() ? "" : "; ", why);
+    fmt::print("next      {}: {:+.1f} ms, {:+.1f} GB{}\n", cut_text(next.experiment), next.step_ms - best.step_ms,
+               1e-9 * (next.memory.needed_bytes - best.memory.needed_bytes),
+               differences_text("; ", best.prediction, next.prediction));
   }
   print_plain(plan, best);
   if (std::abs(best.screening_error()) > agreement)
@@ -153,10 +152,10 @@ void print_parts(Prediction const& step) {
     if (ms > 0) fmt::print("  {:<40}{:>12.2f} ms {:>6.1f}%\n", name, ms, percent(ms, step.step_ms));
 }
 
-std::string differences_text(Prediction const& best, Prediction const& other) {
+std::string differences_text(std::string_view before, Prediction const& best, Prediction const& other) {
   std::string text;
   for (auto const& [name, ms] : part_differences(best, other))
-    text += fmt::format("{}{:.{}f} ms {} {}", text.empty() ? "" : ", ", std::abs(ms), std::abs(ms) < 10 ? 2 : 1,
+    text += fmt::format("{}{:.{}f} ms {} {}", text.empty() ? before : ", ", std::abs(ms), std::abs(ms) < 10 ? 2 : 1,
                         ms > 0 ? "more" : "less", name);
   return text;
 }

@@ -27,8 +27,8 @@ void print_search(PlanInput const& input, DeviceSearch const& search, std::strin
 /// "  name   12.34 ms   5.6%" a part of a step.
 void print_parts(Prediction const& step);
 
-/// "12.3 ms more pipeline bubble, 4.5 ms less compute": empty when nothing is worth saying.
-std::string differences_text(Prediction const& best, Prediction const& other);
+/// "12.3 ms more pipeline bubble, 4.5 ms less compute" behind the words before it: empty when nothing is worth saying.
+std::string differences_text(std::string_view before, Prediction const& best, Prediction const& other);
 
 /// "nothing fits" and the changes that would make it fit, the smallest first.
 void print_nothing_fits(PlanInput const& input, CountPlan const& plan, CostModel const& model);

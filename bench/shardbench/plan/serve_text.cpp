@@ -44,11 +44,10 @@ void print_best(PlanInput const& in, ServeResult const& result) {
   print_parts(best.decode_step);
   if (result.best.size() > 1) {
     ServedPoint const& next = result.best[1];
-    std::string const why = differences_text(best.decode_step, next.decode_step);
-    fmt::print("next      {}: {:+.2f} ms tpot, {:+.1f} ms ttft, {:+.0f} tokens/s/device{}{}\n", serve_text(next.cut),
+    fmt::print("next      {}: {:+.2f} ms tpot, {:+.1f} ms ttft, {:+.0f} tokens/s/device{}\n", serve_text(next.cut),
                next.tpot_ms - best.tpot_ms, next.ttft_ms - best.ttft_ms,
-               next.tokens_per_s_per_device() - best.tokens_per_s_per_device(), why.empty() ? "" : "; a token has ",
-               why);
+               next.tokens_per_s_per_device() - best.tokens_per_s_per_device(),
+               differences_text("; a token has ", best.decode_step, next.decode_step));
   }
   fmt::print("prompt    {}\n          {}\n", simulate_command_of(in, best.prefill), run_command_of(best.prefill));
   fmt::print("token     {}\n          {}\n", simulate_command_of(in, best.decode), run_command_of(best.decode));
