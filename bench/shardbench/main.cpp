@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -9,14 +8,14 @@
 
 #include "bench/shardbench/cli/arguments.hpp"
 #include "bench/shardbench/jobs/launcher.hpp"
+#include "harness/report/text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace {
 
 /// One line on standard error, from one rank of a job.
-void complain(std::string text) {
-  std::ranges::replace(text, '\n', ' ');
-  if (shardbench::speaks_for_job()) fmt::print(stderr, "shardbench: {}\n", text);
+void complain(std::string const& text) {
+  if (shardbench::speaks_for_job()) fmt::print(stderr, "shardbench: {}\n", shardbench::one_line(text));
 }
 
 int lost_output(std::string const& why) {
@@ -50,11 +49,9 @@ int main(int argc, char** argv) {
   } catch (InputError const& error) {
     complain(error.what());
     return 2;
-  } catch (std::system_error const& error) {
-    if (std::ferror(stdout) != 0) return lost_output(error.code().message());
-    complain(error.what());
-    return 1;
   } catch (std::exception const& error) {
+    auto const* const failed_call = dynamic_cast<std::system_error const*>(&error);
+    if (failed_call && std::ferror(stdout) != 0) return lost_output(failed_call->code().message());
     complain(error.what());
     return 1;
   }

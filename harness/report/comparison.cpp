@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -83,12 +82,11 @@ bool is_shared_column(ReportColumn const& column) {
 }
 
 double positive_number(CsvTable const& table, std::size_t row, std::string const& cell) {
-  double value = 0;
-  auto const [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size() || !(value > 0) || !std::isfinite(value))
+  auto const value = number_in<double>(cell);
+  if (!value || !(*value > 0) || !std::isfinite(*value))
     throw InputError(fmt::format("{}: row {} has step_ms_p50 {}: a positive number or nothing is allowed", table.name,
                                  row + 1, in_quotes(cell)));
-  return value;
+  return *value;
 }
 
 /// Refuses a cell that is not one of the names of an enumeration.

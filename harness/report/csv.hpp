@@ -1,4 +1,5 @@
 #pragma once
+#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -11,6 +12,14 @@
 namespace shardbench {
 
 using CsvRecord = std::vector<std::string>;
+
+/// The number that a whole cell is.
+template <class Number>
+std::optional<Number> number_in(std::string_view cell) {
+  Number value = 0;
+  auto const [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  return error == std::errc() && stop == cell.data() + cell.size() ? std::optional(value) : std::nullopt;
+}
 
 /// A CSV file read back; every row has as many cells as the header.
 struct CsvTable {

@@ -12,6 +12,7 @@
 #include "harness/config/field_text.hpp"
 #include "harness/report/columns.hpp"
 #include "harness/report/csv.hpp"
+#include "harness/report/descriptor.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -21,20 +22,12 @@ namespace {
   throw InputError(fmt::format("cannot write to '{}': {}", path, why));
 }
 
-// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(Descriptor const&) = delete;
-  Descriptor& operator=(Descriptor const&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
+// Throws InputError when the system does not give the file.
+int opened(std::string const& path, int flags) {
+  int const file = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (file < 0) refuse(path, std::strerror(errno));
+  return file;
+}
 
 std::size_t size_of(int file) {
   struct stat status {};
@@ -86,6 +79,7 @@ void check_start(std::string const& path, int file, std::span<std::string const>
 }
 
 bool exists_as_file(std::string const& path) {
+  if (path.empty()) refuse(path, "the name is empty");
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) refuse(path, std::strerror(errno));
@@ -126,10 +120,8 @@ std::string csv_line(std::span<std::string const> cells) {
 }
 
 void check_writable(std::string const& path, std::span<std::string const> header) {
-  if (path.empty()) refuse(path, "the name is empty");
   if (exists_as_file(path)) {
-    Descriptor const file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (file.get() < 0) refuse(path, std::strerror(errno));
+    Descriptor const file(opened(path, O_RDWR));
     if (size_of(file.get()) > 0) check_start(path, file.get(), header);
     return;
   }
@@ -138,8 +130,7 @@ void check_writable(std::string const& path, std::span<std::string const> header
   if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
     refuse(path, fmt::format("folder '{}' does not exist", folder.string()));
   // Only creating a file tells whether one can be created: permissions do not bind root, and a disk may be read-only.
-  Descriptor const file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (file.get() < 0) refuse(path, std::strerror(errno));
+  Descriptor const file(opened(path, O_WRONLY | O_CREAT | O_EXCL));
   ::unlink(path.c_str());
 }
 
@@ -147,10 +138,8 @@ void check_report_writable(std::string const& path) { check_writable(path, heade
 void check_ops_writable(std::string const& path) { check_writable(path, header_of(ops_columns())); }
 
 void append_records(std::string const& path, std::span<std::string const> header, std::span<CsvRecord const> records) {
-  if (path.empty()) refuse(path, "the name is empty");
   exists_as_file(path);
-  Descriptor const file(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-  if (file.get() < 0) refuse(path, std::strerror(errno));
+  Descriptor const file(opened(path, O_RDWR | O_APPEND | O_CREAT));
   // Two processes must not both find the file empty; the lock goes with the descriptor.
   if (flock(file.get(), LOCK_EX) != 0) refuse(path, std::strerror(errno));
   std::string text;

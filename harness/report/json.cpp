@@ -1,7 +1,8 @@
-#include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "harness/report/columns.hpp"
+#include "harness/report/csv.hpp"
 
 namespace shardbench {
 namespace {
@@ -10,14 +11,9 @@ using Json = nlohmann::ordered_json;
 
 // JSON has no NaN or infinity: those stay words, so that a broken result is not read as "not measured".
 Json number_from(std::string const& cell) {
-  char const* const end = cell.data() + cell.size();
-  std::int64_t whole = 0;
-  if (auto const [stop, error] = std::from_chars(cell.data(), end, whole); error == std::errc() && stop == end)
-    return whole;
-  double value = 0;
-  auto const [stop, error] = std::from_chars(cell.data(), end, value);
-  bool const finite = error == std::errc() && stop == end && value - value == 0;
-  return finite ? Json(value) : Json(cell);
+  if (auto const whole = number_in<std::int64_t>(cell)) return *whole;
+  auto const value = number_in<double>(cell);
+  return value && std::isfinite(*value) ? Json(*value) : Json(cell);
 }
 
 Json value_from(CellKind kind, std::string const& cell) {

@@ -60,24 +60,27 @@ class Declaration {
     }
   }
 
+  /// What was given, where the command is this one.
   void read(Arguments& out) const {
+    if (!sub_->parsed()) return;
     refuse_extras();
     out.command = command_.name;
     out.files.assign(files_.begin(), files_.end());
     for (CLI::Option const* const option : sub_->parse_order()) {
       std::string const name = option->get_name(false, false).substr(option->get_positional() ? 0 : 2);
       bool const is_switch = option->get_expected_max() == 0;
+      std::string const text = option->results().front();
       if (name == "mpirun-arg") {
         out.mpirun_arguments = option->results();
       } else if (option->get_expected_max() > 1) {
         out.lists[name] = option->results();
       } else if (option->get_group() == experiment_group) {
-        out.fields.emplace_back(name, option->results().front());  // a switch's is "true" unless it says another
+        out.fields.emplace_back(name, text);  // a switch's is "true" unless it says another
       } else if (!option->get_positional()) {
-        if (!is_switch && option->results().front().empty())
+        if (!is_switch && text.empty())
           throw InputError(fmt::format("--{}: '' is empty; allowed: {}", name, option->get_type_name()));
-        if (!is_switch && option->results().front() == "-") refuse_dash(name, option->get_type_name());
-        out.options[name] = is_switch ? "true" : option->results().front();
+        if (!is_switch && text == "-") refuse_dash(name, option->get_type_name());
+        out.options[name] = is_switch ? "true" : text;
       }
     }
   }
@@ -157,12 +160,10 @@ CommandLine parse_command_line(int argc, char const* const* argv) {
   std::string const first = line.arguments.words.empty() ? std::string() : line.arguments.words.front();
   if (first.empty()) throw InputError(fmt::format("no command given; `shardbench --help` lists them"));
   if (!first.starts_with("-")) static_cast<void>(find_command(first));
-  std::list<std::pair<std::string_view, Declaration>> declared;
+  std::list<Declaration> declared;
   for (CommandInfo const& command : command_table())
-    if (first == command.name || (first.starts_with("-") && !command.hidden))
-      declared.emplace_back(std::piecewise_construct, std::forward_as_tuple(command.name),
-                            std::forward_as_tuple(app, command));
-  if (!first.starts_with("-")) declared.front().second.refuse_repeats(line.arguments.words);
+    if (first == command.name || (first.starts_with("-") && !command.hidden)) declared.emplace_back(app, command);
+  if (!first.starts_with("-")) declared.front().refuse_repeats(line.arguments.words);
   try {
     app.parse(argc, argv);
   } catch (CLI::CallForHelp const&) {
@@ -174,8 +175,7 @@ CommandLine parse_command_line(int argc, char const* const* argv) {
   } catch (CLI::ParseError const& error) {
     throw InputError(one_line(error.what()));
   }
-  for (auto const& [name, declaration] : declared)
-    if (app.got_subcommand(std::string(name))) declaration.read(line.arguments);
+  for (Declaration const& declaration : declared) declaration.read(line.arguments);
   return line;
 }
 

@@ -87,10 +87,8 @@ void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memo
              rate_text(r), *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops);
   print_parts(r, p);
   print_reason(r);
-  std::size_t slowest = 0;
-  for (std::size_t i = 0; i < p.result.stages.size(); ++i)
-    if (p.result.stages[i].compute_ms > p.result.stages[slowest].compute_ms) slowest = i;
-  print_labels(p, slowest);
+  auto const& stages = p.result.stages;
+  print_labels(p, std::ranges::max_element(stages, {}, &StageTimeline::compute_ms) - stages.begin());
   fmt::print(
       "memory    {} of {} on stage {} (parameters {}, gradients {}, optimizer {}, buffers {}, activations kept for "
       "backward {}, temporaries {}, reserved {})\n",

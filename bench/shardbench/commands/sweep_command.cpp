@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
+#include <ranges>
 #include <set>
 
 #include "bench/shardbench/cli/commands.hpp"
@@ -53,9 +56,11 @@ class Sweep {
       if (point.skipped.empty()) check_device(point.experiment);
     outcomes_.resize(points_.size());
     rows_.resize(points_.size());
-    for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = false;
+    done_before_.resize(points_.size());
     if (arguments.has("resume")) leave_out_done();
-    check_replayed();
+    // One process stands for all ranks, its values mean nothing and it takes what times it needs.
+    for (SweepPoint const& point : points_)
+      if (replay_) refuse_flags_of_runs(point.experiment);
   }
 
   /// Of the points that are legal.
@@ -121,21 +126,15 @@ class Sweep {
   }
 
  private:
-  /// One process stands for all ranks, its values mean nothing and it takes what times it needs.
-  void check_replayed() const {
-    if (!replay_) return;
-    for (SweepPoint const& point : points_) refuse_flags_of_runs(point.experiment);
-  }
-
   void leave_out_done() {
-    std::set<std::string> const commands = out_.empty() ? std::set<std::string>() : commands_in(out_);
+    std::set<std::string> const commands = commands_in(out_);
     for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = commands.contains(points_[i].command);
   }
 
   /// Rank 0 has read the file, others may have seen it half a sweep later.
   void share_done_before(Job& job) {
     std::string flags;
-    for (std::size_t i = 0; i < points_.size(); ++i) flags += done_before_[i] ? '1' : '0';
+    for (bool const done : done_before_) flags += done ? '1' : '0';
     flags = job.from_first(flags);
     for (std::size_t i = 0; i < points_.size(); ++i) done_before_[i] = flags[i] == '1';
   }
@@ -158,8 +157,7 @@ class Sweep {
   }
 
   void announce(std::size_t runnable) const {
-    std::size_t done = 0;
-    for (auto const& [index, yes] : done_before_) done += yes ? 1 : 0;
+    auto const done = std::ranges::count(done_before_, true);
     fmt::print(human_, "{}: {} to run, {} not legal here{}\n", counted(points_.size(), "point"), runnable,
                points_.size() - runnable - done, done > 0 ? fmt::format(", {} already in {}", done, out_) : "");
     std::fflush(human_);
@@ -171,25 +169,22 @@ class Sweep {
     note_default_model(points_.front().experiment);
     std::map<std::string, std::size_t> notes;
     for (std::size_t i = 0; i < points_.size(); ++i)
-      if (points_[i].skipped.empty() && !done_before_.at(i))
+      if (points_[i].skipped.empty() && !done_before_[i])
         for (std::string const& line : warnings(points_[i].experiment)) ++notes[line];
     for (auto const& [line, count] : notes)
       fmt::print(stderr, "shardbench: note: {} ({})\n", line, counted(count, "point"));
   }
 
   int exit_code() const {
-    for (auto const& o : outcomes_)
-      if (o && o->outcome != Outcome::passed && o->outcome != Outcome::skipped) return 1;
-    return 0;
+    return std::ranges::any_of(
+        outcomes_, [](auto const& o) { return o && o->outcome != Outcome::passed && o->outcome != Outcome::skipped; });
   }
 
   /// `whole`: not interrupted.
   int finish(bool whole) const {
     if (json_) {
-      std::vector<std::string> rows;
-      for (std::string const& row : rows_)
-        if (!row.empty()) rows.push_back(row);
-      fmt::print("[{}]\n", fmt::join(rows, ",\n"));
+      auto told = std::views::filter(rows_, [](std::string const& row) { return !row.empty(); });
+      fmt::print("[{}]\n", fmt::join(told, ",\n"));
     } else {
       print_table();
     }
@@ -204,7 +199,7 @@ class Sweep {
     }
   }
 
-  bool has_rows() const { return !out_.empty() && !commands_in(out_).empty(); }
+  bool has_rows() const { return !commands_in(out_).empty(); }
 
   void print_counts(bool whole) const {
     std::string const counts = outcome_counts(outcomes_);
@@ -229,7 +224,7 @@ class Sweep {
   double timeout_seconds_ = 300;
   std::vector<SweepPoint> points_;
   std::optional<ReplayOptions> replay_;
-  std::map<std::size_t, bool> done_before_;
+  std::vector<bool> done_before_;
   PointOutcomes outcomes_;
   std::vector<std::string> rows_;  ///< JSON, when asked for
   std::optional<Fingerprint> fingerprint_;

@@ -12,18 +12,10 @@ namespace shardbench {
 namespace {
 
 CommCall call_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::all_reduce:
-      return CommCall::all_reduce;
-    case OpKind::reduce_scatter:
-      return CommCall::reduce_scatter;
-    case OpKind::all_gather:
-      return CommCall::all_gather;
-    case OpKind::all_to_all:
-      return CommCall::all_to_all;
-    default:
-      return CommCall::send_receive;
-  }
+  for (CommCall const call :
+       {CommCall::all_reduce, CommCall::reduce_scatter, CommCall::all_gather, CommCall::all_to_all})
+    if (to_string(call) == to_string(kind)) return call;
+  return CommCall::send_receive;
 }
 
 /// Ranks of the group that a label's communication runs in; 0 for compute.

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <vector>
 
 #include "harness/config/field_text.hpp"
+#include "harness/report/csv.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/index.hpp"
 
@@ -15,14 +16,11 @@ namespace {
 
 constexpr std::string_view begins = "@point-begins", ends = "@point-ends";
 
-std::string cell_of(std::optional<double> value) { return value ? fmt::format("{}", *value) : std::string(); }
+/// The numbers of an outcome, in the order of a line.
+constexpr std::array numbers{&PointOutcome::step_ms,    &PointOutcome::rate_per_s, &PointOutcome::compute_ms,
+                             &PointOutcome::exposed_ms, &PointOutcome::idle_ms,    &PointOutcome::max_rel_error};
 
-std::optional<double> value_of(std::string const& cell) {
-  double value = 0;
-  auto const [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  return error == std::errc() && stop == cell.data() + cell.size() && !cell.empty() ? std::optional(value)
-                                                                                    : std::nullopt;
-}
+std::string cell_of(std::optional<double> value) { return value ? fmt::format("{}", *value) : std::string(); }
 
 std::string without_tabs(std::string text) {
   std::ranges::replace(text, '\t', ' ');
@@ -47,9 +45,9 @@ PointOutcome outcome_of(ReportRow const& row) {
 std::string to_line(WorkerMessage const& m) {
   if (!m.done) return fmt::format("{}\t{}", begins, m.index);
   PointOutcome const& o = m.outcome;
-  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}", ends, m.index, to_string(o.outcome),
-                     cell_of(o.step_ms), cell_of(o.rate_per_s), cell_of(o.compute_ms), cell_of(o.exposed_ms),
-                     cell_of(o.idle_ms), cell_of(o.max_rel_error), without_tabs(o.reason), without_tabs(m.row));
+  std::string line = fmt::format("{}\t{}\t{}", ends, m.index, to_string(o.outcome));
+  for (auto const number : numbers) line += '\t' + cell_of(o.*number);
+  return fmt::format("{}\t{}\t{}", line, without_tabs(o.reason), without_tabs(m.row));
 }
 
 std::optional<WorkerMessage> parse_worker_line(std::string const& line) {
@@ -58,14 +56,14 @@ std::optional<WorkerMessage> parse_worker_line(std::string const& line) {
   if (!done && (cells[0] != begins || cells.size() != 2)) return std::nullopt;
   WorkerMessage m;
   m.done = done;
-  auto const index = value_of(cells[1]);
+  auto const index = number_in<double>(cells[1]);
   if (!index || *index < 0) return std::nullopt;
   m.index = static_cast<decltype(m.index)>(*index);
   if (!done) return m;
   auto const outcome = outcome_named(cells[2]);
   if (!outcome) return std::nullopt;
-  m.outcome = {*outcome,           value_of(cells[3]), value_of(cells[4]), value_of(cells[5]),
-               value_of(cells[6]), value_of(cells[7]), value_of(cells[8]), cells[9]};
+  m.outcome.outcome = *outcome, m.outcome.reason = cells[9];
+  for (std::size_t i = 0; i < numbers.size(); ++i) m.outcome.*numbers[i] = number_in<double>(cells[3 + i]);
   m.row = cells[10];
   return m;
 }

@@ -8,14 +8,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
+#include <tuple>
 
 #include "bench/shardbench/cli/outputs.hpp"
 #include "bench/shardbench/jobs/child_job.hpp"
 #include "bench/shardbench/jobs/launcher.hpp"
 #include "bench/shardbench/jobs/point_worker.hpp"
 #include "harness/record/fingerprint.hpp"
+#include "harness/report/descriptor.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -29,61 +30,40 @@ class PointFile {
  public:
   PointFile(std::vector<SweepPoint> const& points, std::vector<std::size_t> const& indices) {
     std::string name = (std::filesystem::temp_directory_path() / "shardbench-points-XXXXXX").string();
-    lock_ = mkostemp(name.data(), O_CLOEXEC);
-    VALIDATE(lock_ >= 0 && flock(lock_, LOCK_EX) == 0, fmt::format("{} cannot be made", name));
+    lock_.emplace(mkostemp(name.data(), O_CLOEXEC));
+    VALIDATE(lock_->get() >= 0 && flock(lock_->get(), LOCK_EX) == 0, fmt::format("{} cannot be made", name));
     path_ = name;
-    std::ofstream file(path_);
-    for (std::size_t const index : indices) file << line_of_point(index, points[index].experiment) << '\n';
-    file.close();
-    VALIDATE(file, fmt::format("{} cannot be written", path_));
+    std::string lines;
+    for (std::size_t const index : indices) lines += line_of_point(index, points[index].experiment) + '\n';
+    write_text_file(path_, lines);
   }
-  ~PointFile() {
-    unlink(path_.c_str());
-    close(lock_);
-  }
-  PointFile(PointFile const&) = delete;
-  PointFile& operator=(PointFile const&) = delete;
+  ~PointFile() { unlink(path_.c_str()); }
   std::string const& path() const { return path_; }
 
  private:
-  int lock_ = -1;
+  std::optional<Descriptor> lock_;
   std::string path_;
 };
 
 /// Points of one kind can run in one job: NCCL reads its options once.
-struct JobKind {
-  std::int64_t ranks = 0;
-  std::string nccl;
-  bool operator==(JobKind const&) const = default;
-};
-
-JobKind kind_of(Experiment const& e) {
-  return {e.ranks, fmt::format("{} {} {} {}", e.nccl_algo, e.nccl_proto, e.nccl_channels, e.share_gpu)};
-}
+auto kind_of(Experiment const& e) { return std::tie(e.ranks, e.nccl_algo, e.nccl_proto, e.nccl_channels, e.share_gpu); }
 
 }  // namespace
 
 Supervisor::Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions options, Begin begin, End end)
     : points_(points), options_(std::move(options)), begin_(std::move(begin)), end_(std::move(end)) {}
 
-bool Supervisor::run(std::vector<std::size_t> const& indices) {
-  if (!options_.replay.empty()) return run_group(1, indices);
-  std::vector<JobKind> kinds;
-  for (std::size_t const i : indices)
-    if (JobKind const kind = kind_of(points_[i].experiment); std::ranges::find(kinds, kind) == kinds.end())
-      kinds.push_back(kind);
-  for (JobKind const& kind : kinds) {
-    std::vector<std::size_t> group;
-    std::ranges::copy_if(indices, std::back_inserter(group),
-                         [&](std::size_t i) { return kind_of(points_[i].experiment) == kind; });
-    if (!run_group(kind.ranks, std::move(group))) return false;
+bool Supervisor::run(std::vector<std::size_t> waiting) {
+  bool const replays = !options_.replay.empty();
+  while (!waiting.empty()) {
+    Experiment const& first = points_[waiting.front()].experiment;
+    auto const others = std::ranges::stable_partition(
+        waiting, [&](std::size_t i) { return replays || kind_of(points_[i].experiment) == kind_of(first); });
+    std::vector<std::size_t> group(waiting.begin(), others.begin());
+    waiting.erase(waiting.begin(), others.begin());
+    while (!group.empty())
+      if (!run_job(replays ? 1 : first.ranks, group)) return false;
   }
-  return true;
-}
-
-bool Supervisor::run_group(std::int64_t ranks, std::vector<std::size_t> waiting) {
-  while (!waiting.empty())
-    if (!run_job(ranks, waiting)) return false;
   return true;
 }
 

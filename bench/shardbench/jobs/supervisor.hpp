@@ -26,10 +26,9 @@ class Supervisor {
 
   Supervisor(std::vector<SweepPoint> const& points, SupervisorOptions options, Begin begin, End end);
   /// Runs the points of these indices; false when it was interrupted. Throws Error when no job can be started at all.
-  bool run(std::vector<std::size_t> const& indices);
+  bool run(std::vector<std::size_t> waiting);
 
  private:
-  bool run_group(std::int64_t ranks, std::vector<std::size_t> waiting);
   /// Runs one job; takes what it finished, or broke on, off `waiting`. False when it was interrupted.
   bool run_job(std::int64_t ranks, std::vector<std::size_t>& waiting);
   void give_up(std::size_t index, Outcome outcome, std::string const& reason);

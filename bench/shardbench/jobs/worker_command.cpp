@@ -11,6 +11,7 @@
 #include "bench/shardbench/cli/outputs.hpp"
 #include "bench/shardbench/jobs/point_worker.hpp"
 #include "bench/shardbench/jobs/sweep_points.hpp"
+#include "harness/report/descriptor.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -29,26 +30,16 @@ void fault_for_tests(std::size_t index, pid_t supervisor) {
 }
 
 /// The file of points stays locked while its supervisor lives.
-class SupervisorWatch {
- public:
-  explicit SupervisorWatch(std::string const& points) : file_(open(points.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~SupervisorWatch() {
-    if (file_ >= 0) close(file_);
-  }
-  SupervisorWatch(SupervisorWatch const&) = delete;
-  SupervisorWatch& operator=(SupervisorWatch const&) = delete;
-  bool gone() const { return file_ >= 0 && flock(file_, LOCK_SH | LOCK_NB) == 0; }
-
- private:
-  int file_;
-};
+bool supervisor_gone(Descriptor const& points) {
+  return points.get() >= 0 && flock(points.get(), LOCK_SH | LOCK_NB) == 0;
+}
 
 }  // namespace
 
 int worker_command(Arguments const& arguments) {
   std::ifstream file(arguments.option("points"));
   if (!file) throw InputError(fmt::format("--points: {} cannot be read", arguments.option("points")));
-  SupervisorWatch const supervisor(arguments.option("points"));
+  Descriptor const points(open(arguments.option("points").c_str(), O_RDONLY | O_CLOEXEC));
   pid_t const parent = getppid();
   Job job;
   std::optional<ReplayOptions> const replay = replay_options(arguments);
@@ -64,7 +55,7 @@ int worker_command(Arguments const& arguments) {
     if (job.first()) fault_for_tests(index, parent);
     FinishedPoint const finished = finish_point(job, experiment, replay);
     // Whoever resumes the sweep has read the file already, and measures this point again: its row would be there twice.
-    if (job.first() && supervisor.gone())
+    if (job.first() && supervisor_gone(points))
       throw Error("the sweep that started this job is gone; its row is not written");
     if (job.first()) append_result(arguments.option("out"), finished.row, finished.ops);
     speak({.index = index,
