@@ -2,8 +2,8 @@
 // over algbw those of an all-reduce.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
-#include <ranges>
 #include <tuple>
 #include <type_traits>
 
@@ -163,8 +163,10 @@ void identify(NcclRun& run) {
     run.ranks = ratio, run.ranks_from = RanksFrom::sizes;
   } else if (moves_nothing(run)) {
     run.ranks = 1, run.ranks_from = RanksFrom::bus_factor;
-    auto const with_bytes = std::views::filter([](NcclRow const& row) { return row.size_bytes > 0; });
-    run.worlds = most_repeats(run.rows | with_bytes, [](NcclRow const& row) {
+    std::vector<NcclRow> with_bytes;
+    std::ranges::copy_if(run.rows, std::back_inserter(with_bytes),
+                         [](NcclRow const& row) { return row.size_bytes > 0; });
+    run.worlds = most_repeats(with_bytes, [](NcclRow const& row) {
       return std::tuple(row.size_bytes, row.type, row.redop, row.root.value_or(-1));
     });
   }

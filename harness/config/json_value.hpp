@@ -15,9 +15,9 @@ struct JsonValue {
   bool boolean = false;
   std::int64_t integer = 0;
   double real = 0;
-  std::string text = {};
-  std::vector<JsonValue> items = {};     ///< of a list
-  std::vector<JsonMember> members = {};  ///< of an object, in file order
+  std::string text;
+  std::vector<JsonValue> items;     ///< of a list
+  std::vector<JsonMember> members;  ///< of an object, in file order
 
   /// The member of that name, nullptr when absent or when this is no object.
   JsonValue const* find(std::string_view key) const;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <ranges>
 
 #include "harness/schedule/actions.hpp"
 #include "kernels/core/error.hpp"
@@ -59,7 +58,8 @@ class Reader {
 Action read_action(Reader& in) {
   // From the last one: "RECV" and "REDUCE" come behind "R", which they begin like. A pair begins as its forward.
   constexpr auto kinds = enum_values<ActionKind>();
-  for (ActionKind const kind : kinds | std::views::reverse) {
+  for (auto it = kinds.rbegin(); it != kinds.rend(); ++it) {
+    ActionKind const kind = *it;
     if (kind == ActionKind::pair || !in.take(to_string(kind))) continue;
     Action a{.kind = kind};
     in.place(a.chunk, a.microbatch);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <ranges>
 #include <sstream>
 
 #include "kernels/core/error.hpp"
@@ -77,7 +76,8 @@ void read_weights(YAML::Node const& node, std::string_view name, Strategy& s) {
   for (auto const& item : node) {
     auto const role = item.first.as<std::string>();
     if (std::ranges::find(weight_roles(), role, &WeightRole::name) == weight_roles().end()) {
-      auto const known = std::views::transform(weight_roles(), &WeightRole::name);
+      std::vector<std::string_view> known;
+      for (WeightRole const& each : weight_roles()) known.push_back(each.name);
       fail(name, item.first.Mark(), fmt::format("unknown weight '{}' (allowed: {})", role, fmt::join(known, ", ")));
     }
     auto const placement = tensor_axis_placement(item.second, name, role);
