@@ -24,18 +24,18 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::string problem;
   std::size_t position = 0;
 
-  bool null() override { return leaf({}); }
-  bool boolean(bool value) override { return leaf({.kind = Kind::boolean, .boolean = value}); }
-  bool number_integer(number_integer_t value) override { return leaf({.kind = Kind::integer, .integer = value}); }
+  bool null() override { return add({}) != nullptr; }
+  bool boolean(bool value) override { return leaf(Kind::boolean, &JsonValue::boolean, value); }
+  bool number_integer(number_integer_t value) override { return leaf(Kind::integer, &JsonValue::integer, value); }
   bool number_unsigned(number_unsigned_t value) override {
     if (value <= static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max()))
       return number_integer(static_cast<number_integer_t>(value));
     return number_float(static_cast<double>(value), {});
   }
   bool number_float(number_float_t value, string_t const&) override {
-    return leaf({.kind = Kind::real, .real = value});
+    return leaf(Kind::real, &JsonValue::real, value);
   }
-  bool string(string_t& value) override { return leaf({.kind = Kind::text, .text = std::move(value)}); }
+  bool string(string_t& value) override { return leaf(Kind::text, &JsonValue::text, std::move(value)); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return open(Kind::object); }
   bool start_array(std::size_t) override { return open(Kind::list); }
@@ -65,7 +65,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     parent.items.push_back(std::move(node));
     return &parent.items.back();
   }
-  bool leaf(JsonValue node) {
+  template <class T>
+  bool leaf(Kind kind, T JsonValue::*member, T value) {
+    JsonValue node = JsonValue::of(kind);
+    node.*member = std::move(value);
     add(std::move(node));
     return true;
   }
@@ -76,7 +79,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool open(Kind kind) {
     if (open_.size() >= max_depth) return refuse(fmt::format("nested deeper than {} levels", max_depth));
     // A parent's child lists only grow while the child is closed, so the pointers on the stack stay valid.
-    open_.push_back(add({.kind = kind}));
+    open_.push_back(add(JsonValue::of(kind)));
     keys_.emplace_back();
     return true;
   }
@@ -92,6 +95,12 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+JsonValue JsonValue::of(Kind kind) {
+  JsonValue value;
+  value.kind = kind;
+  return value;
+}
 
 JsonValue const* JsonValue::find(std::string_view key) const {
   for (auto const& [name, value] : members)

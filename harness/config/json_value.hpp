@@ -19,6 +19,8 @@ struct JsonValue {
   std::vector<JsonValue> items;     ///< of a list
   std::vector<JsonMember> members;  ///< of an object, in file order
 
+  /// An empty one of a kind.
+  static JsonValue of(Kind kind);
   /// The member of that name, nullptr when absent or when this is no object.
   JsonValue const* find(std::string_view key) const;
 };

@@ -96,7 +96,7 @@ class TreeBuilder final : public YAML::EventHandler {
   // A parent's lists only grow while the child is closed, so the pointers on the stack stay valid.
   void open(YAML::Mark const& mark, JsonValue::Kind kind) {
     if (open_.size() >= max_depth) fail(mark, fmt::format("nested deeper than {} levels", max_depth));
-    open_.push_back(add(mark, {.kind = kind}));
+    open_.push_back(add(mark, JsonValue::of(kind)));
   }
 
   std::string name_, key_;
