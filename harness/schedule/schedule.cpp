@@ -91,19 +91,7 @@ void push_transfer(PipelineSchedule const& s, ActionKind transfer, Action const&
 std::vector<Action> without_pairs(std::vector<Action> const& actions) {
   std::vector<Action> out;
   out.reserve(2 * actions.size());
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    Action const& a = actions[i];
-    if (a.kind != ActionKind::pair) {
-      out.push_back(a);
-      continue;
-    }
-    out.push_back(forward(a.chunk, a.microbatch));
-    bool const leaves = i + 1 < actions.size() && actions[i + 1].kind == ActionKind::send &&
-                        actions[i + 1].boundary == Boundary::activation && actions[i + 1].chunk == a.chunk &&
-                        actions[i + 1].microbatch == a.microbatch;
-    if (leaves) out.push_back(actions[++i]);
-    out.push_back(backward(a.pair_chunk, a.pair_microbatch));
-  }
+  each_without_pairs(actions, [&](Action const& a) { out.push_back(a); });
   return out;
 }
 
@@ -113,10 +101,14 @@ void add_transfers(PipelineSchedule& schedule) {
     std::vector<Action> out;
     out.reserve(actions.size() * 2);
     for (Action const& action : actions) {
-      std::vector<Action> const passes = without_pairs({action});
-      for (Action const& pass : passes) push_transfer(schedule, ActionKind::receive, pass, {stage, pass.chunk}, out);
+      auto const transfer = [&](ActionKind kind) {
+        each_without_pairs({&action, 1}, [&](Action const& pass) {
+          push_transfer(schedule, kind, pass, {stage, pass.chunk}, out);
+        });
+      };
+      transfer(ActionKind::receive);
       out.push_back(action);
-      for (Action const& pass : passes) push_transfer(schedule, ActionKind::send, pass, {stage, pass.chunk}, out);
+      transfer(ActionKind::send);
     }
     actions = std::move(out);
   }

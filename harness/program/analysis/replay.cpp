@@ -18,10 +18,11 @@ Replay::Replay(StepProgram const& program) {
   transfer_at_.resize(program.chunks.size());
   segment_at_.resize(program.chunks.size() + 1);
   runs_.reserve(program.actions.size());
-  for (Action const& a : without_pairs(program.actions)) {
+  for (std::int32_t c = 0; c < std::ssize(program.chunks); ++c) directions_.push_back(program.direction_of(c));
+  each_without_pairs(program.actions, [&](Action const& a) {
     if (a.kind == ActionKind::optimizer) optimizer_begin_ = runs_.size();
     is_transfer(a) ? add_transfer(program, a) : add_segment(program, a.kind, a.chunk, a.microbatch);
-  }
+  });
   if (program.inference.on) optimizer_begin_ = runs_.size();  // there is none
   mark_first_and_last(program);
 }
@@ -42,7 +43,7 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
   bool const sends = a.kind == ActionKind::send, activation = a.boundary == Boundary::activation;
   TensorId const id =
       sends ? (activation ? chunk.output : chunk.input_gradient) : (activation ? chunk.input : chunk.output_gradient);
-  StreamId const stream = pipeline_stream(a.kind, a.boundary, program.direction_of(a.chunk));
+  StreamId const stream = pipeline_stream(a.kind, a.boundary, directions_[a.chunk]);
   Op const*& known = transfer_at_[a.chunk][stream];
   if (!known) {
     Tensor const& t = program.tensors[id];

@@ -41,6 +41,7 @@ class Replay {
   std::vector<Op> transfers_;  ///< one per (chunk, kind, boundary), reserved so that pointers stay
   std::vector<EnumArray<StreamId, Op const*>> transfer_at_;        ///< [chunk] into transfers_
   std::vector<EnumArray<ActionKind, Segment const*>> segment_at_;  ///< [chunk + 1], as far as met
+  std::vector<std::int32_t> directions_;                           ///< [chunk] of its transfers
   std::size_t optimizer_begin_ = 0;
 };
 
