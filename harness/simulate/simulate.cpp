@@ -34,10 +34,10 @@ struct PlayOp {
     std::int32_t first_instance;
     std::int32_t const* instance_of;  ///< [microbatch]; nullptr: always the first
   };
-  std::vector<Touch> reads, writes;
-  double duration[2] = {0, 0};  ///< overwriting, adding
-  double issue = 0;             ///< of the host
-  DurationModel::LinkUse use;   ///< of communication
+  std::size_t reads = 0, writes = 0, end = 0;  ///< where its reads, its writes and the next op's begin in touches_
+  double duration[2] = {0, 0};                 ///< overwriting, adding
+  double issue = 0;                            ///< of the host
+  DurationModel::LinkUse use;                  ///< of communication
   Op const* op = nullptr;
   StreamId stream = StreamId::compute;
   Lane lane = Lane::compute;
@@ -71,6 +71,7 @@ class StagePlayer {
   }
 
   StepProgram const& program() const { return p_; }
+  std::vector<Op> const& transfers() const { return replay_.transfers(); }
   bool finished() const { return run_ == replay_.runs().size(); }
   EnumArray<StreamId, Channel*>& channels() { return channels_; }
 
@@ -118,9 +119,13 @@ class StagePlayer {
 
   PlayOp prepared(Op const& op, double duration) {
     PlayOp play;
+    play.reads = touches_.size();
+    std::size_t written = 0;
     play.takes_memory = touches(
-        op, plan_, [&](MemoryPlan::Place const& place) { play.reads.emplace_back(place); },
-        [&](MemoryPlan::Place const& place) { play.writes.emplace_back(place); });
+        op, plan_, [&](MemoryPlan::Place const& place) { touches_.emplace_back(place); },
+        [&](MemoryPlan::Place const& place) { touches_.emplace_back(place), ++written; });
+    play.end = touches_.size();
+    play.writes = play.end - written;
     play.duration[0] = play.duration[1] = duration;
     play.op = &op;
     play.stream = op.stream;
@@ -145,8 +150,8 @@ class StagePlayer {
   double ready_time(PlayOp const& play, std::int32_t microbatch) {
     if (!issued_) {
       tracker_.begin(play.stream);
-      for (auto const& t : play.reads) tracker_.read(t.instance(microbatch));
-      for (auto const& t : play.writes) tracker_.write(t.instance(microbatch));
+      for (std::size_t t = play.reads; t < play.writes; ++t) tracker_.read(touches_[t].instance(microbatch));
+      for (std::size_t t = play.writes; t < play.end; ++t) tracker_.write(touches_[t].instance(microbatch));
       if (play.takes_memory) tracker_.after_all(StreamId::compute);
       waits_.clear();
       tracker_.finish([&](StreamId s, std::int64_t n) { waits_.push_back({s, n}); });
@@ -295,6 +300,7 @@ class StagePlayer {
   SimulationOptions options_;
   std::vector<std::vector<PlayOp>> ops_;  ///< by segment
   std::vector<PlayOp> transfers_;
+  std::vector<PlayOp::Touch> touches_;  ///< of all ops, one beside the other
   EnumArray<StreamId, Channel*> channels_{};
   EnumArray<StreamId, double> free_{};
   EnumArray<StreamId, std::array<double, history>> past_;  ///< ends of the last ops of those that are no messages
@@ -315,16 +321,16 @@ class StagePlayer {
 void connect(std::vector<StagePlayer>& stages, std::map<std::tuple<int, int, int>, Channel>& channels) {
   for (std::size_t i = 0; i < stages.size(); ++i) {
     StepProgram const& p = stages[i].program();
-    auto const tie = [&](StreamId stream, bool sends, int peer) {
+    auto const tie = [&](Op const& op) {
       int const self = static_cast<int>(i);
-      stages[i].channels()[stream] = &channels[{sends ? self : peer, sends ? peer : self, message_kind(stream)}];
+      bool const sends = op.kind == OpKind::send;
+      stages[i].channels()[op.stream] =
+          &channels[{sends ? self : op.peer, sends ? op.peer : self, message_kind(op.stream)}];
     };
-    for (Action const& a : p.actions)
-      if (a.kind == ActionKind::send || a.kind == ActionKind::receive)
-        tie(pipeline_stream(a.kind, a.boundary, p.direction_of(a.chunk)), a.kind == ActionKind::send, a.peer);
+    for (Op const& op : stages[i].transfers()) tie(op);
     for (Segment const& s : p.segments)
       for (Op const& op : s.ops)
-        if (op.stream >= StreamId::pipeline) tie(op.stream, op.kind == OpKind::send, op.peer);
+        if (op.stream >= StreamId::pipeline) tie(op);
   }
 }
 
@@ -381,13 +387,14 @@ SimulationResult simulate(std::vector<LoweredStage> const& lowered, DurationMode
 
 SimulationResult simulate(std::vector<StepProgram> const& programs, DurationModel const& durations,
                           SimulationOptions options) {
-  std::vector<Replay> replays(programs.begin(), programs.end());
+  std::vector<Replay> replays;
   std::vector<MemoryPlan> plans;
   std::vector<StagePlayer> stages;
-  plans.reserve(programs.size()), stages.reserve(programs.size());
-  for (std::size_t i = 0; i < programs.size(); ++i) {
-    plans.push_back(plan_instances(programs[i], replays[i]));
-    stages.emplace_back(programs[i], replays[i], plans[i], durations, options);
+  replays.reserve(programs.size()), plans.reserve(programs.size()), stages.reserve(programs.size());
+  for (StepProgram const& program : programs) {
+    replays.emplace_back(program);
+    plans.push_back(plan_instances(program, replays.back()));
+    stages.emplace_back(program, replays.back(), plans.back(), durations, options);
   }
   return play(std::move(stages), options);
 }

@@ -9,9 +9,9 @@
 
 namespace shardbench {
 
-/// Calls read(place) and write(place) for the tensors that an op reads and writes; place.instance(microbatch) is what
-/// the tracker takes. Returns whether the op takes over memory that compute issued so far may still be using: it is
-/// communication, and writes where temporaries of other ops lay.
+/// Calls read(place) for the tensors that an op reads, then write(place) for those it writes;
+/// place.instance(microbatch) is what the tracker takes. Returns whether the op takes over memory that compute issued
+/// so far may still be using: it is communication, and writes where temporaries of other ops lay.
 template <class Read, class Write>
 bool touches(Op const& op, MemoryPlan const& plan, Read&& read, Write&& write) {
   bool takes_memory = false;

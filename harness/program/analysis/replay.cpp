@@ -28,14 +28,12 @@ Replay::Replay(StepProgram const& program) {
 }
 
 void Replay::add_segment(StepProgram const& program, ActionKind kind, std::int32_t chunk, std::int32_t microbatch) {
-  Run run{.kind = kind, .chunk = chunk, .microbatch = microbatch};
-  if (kind != ActionKind::free) {
-    Segment const*& known = segment_at_[chunk + 1][kind];
-    if (!known) known = program.segment_of(kind, chunk);
-    run.segment = known;
-    VALIDATE(run.segment, "program has no segment for an action of its schedule");
-  }
-  runs_.push_back(run);
+  Run& run = add_run(kind, chunk, microbatch);
+  if (kind == ActionKind::free) return;
+  Segment const*& known = segment_at_[chunk + 1][kind];
+  if (!known) known = program.segment_of(kind, chunk);
+  VALIDATE(known, "program has no segment for an action of its schedule");
+  run.segment = known;
 }
 
 void Replay::add_transfer(StepProgram const& program, Action const& a) {
@@ -61,7 +59,7 @@ void Replay::add_transfer(StepProgram const& program, Action const& a) {
     transfers_.push_back(std::move(op));
     known = &transfers_.back();
   }
-  runs_.push_back({.transfer = known, .kind = a.kind, .chunk = a.chunk, .microbatch = a.microbatch});
+  add_run(a.kind, a.chunk, a.microbatch).transfer = known;
 }
 
 void Replay::mark_first_and_last(StepProgram const& program) {

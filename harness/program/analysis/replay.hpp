@@ -33,6 +33,12 @@ class Replay {
   std::size_t optimizer_begin() const { return optimizer_begin_; }
 
  private:
+  // Made in its place: a run put together elsewhere and copied in waits for each of its small fields.
+  Run& add_run(ActionKind kind, std::int32_t chunk, std::int32_t microbatch) {
+    Run& run = runs_.emplace_back();
+    run.kind = kind, run.chunk = chunk, run.microbatch = microbatch;
+    return run;
+  }
   void add_segment(StepProgram const& program, ActionKind kind, std::int32_t chunk, std::int32_t microbatch);
   void add_transfer(StepProgram const& program, Action const& action);
   void mark_first_and_last(StepProgram const& program);
