@@ -14,7 +14,7 @@ namespace {
 
 bool gathers(std::string_view collective) {
   return collective == "all_gather" || collective == "reduce_scatter" || collective == "all_to_all" ||
-         collective == "gather" || collective == "scatter" || collective == "hypercube";
+         collective == "all_to_all_v" || collective == "gather" || collective == "scatter" || collective == "hypercube";
 }
 
 /// size / (count * type size) of the rows, when it is one whole number for all of them; 0 otherwise.
@@ -85,6 +85,16 @@ std::int64_t most_repeats(Range&& entries, KeyOf key_of) {
   return most;
 }
 
+/// Whether out of place is checked and in place never is: an all-reduce checks both, a sendrecv only the former.
+bool checks_out_of_place_only(NcclRun const& run) {
+  bool outside = false, inside = false;
+  run.each_timing([&](NcclRow const&, NcclTiming const& t, bool in_place) {
+    (in_place ? inside : outside) |= t.check != NcclCheck::not_checked;
+  });
+  bool const both = std::ranges::any_of(run.rows, [](NcclRow const& row) { return row.in_place.has_value(); });
+  return both && outside && !inside;
+}
+
 void conclude_collective(NcclRun& run, std::int64_t ratio, Range factor) {
   if (!run.collective.empty() || run.rows.empty()) return;
   NcclRow const& row = run.rows.back();
@@ -109,6 +119,8 @@ void conclude_collective(NcclRun& run, std::int64_t ratio, Range factor) {
   }
   if (rooted) {
     run.collective = reduces ? "reduce" : "broadcast";
+  } else if (reduces && checks_out_of_place_only(run) && !factor.empty() && factor.low < 1.01) {
+    run.collective = "send_receive";
   } else if (reduces) {
     run.collective = "all_reduce";
     if (!factor.empty() && factor.low < 1.01) run.may_be = {"all_reduce", "send_receive"};

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "harness/calibrate/nccl_json.hpp"
 #include "harness/calibrate/nccl_row.hpp"
@@ -22,10 +24,10 @@ struct ProgramName {
   std::string_view program, collective;
 };
 constexpr ProgramName programs[] = {
-    {"all_reduce_perf", "all_reduce"}, {"all_gather_perf", "all_gather"}, {"reduce_scatter_perf", "reduce_scatter"},
-    {"alltoall_perf", "all_to_all"},   {"broadcast_perf", "broadcast"},   {"sendrecv_perf", "send_receive"},
-    {"reduce_perf", "reduce"},         {"gather_perf", "gather"},         {"scatter_perf", "scatter"},
-    {"hypercube_perf", "hypercube"}};
+    {"all_reduce_perf", "all_reduce"}, {"all_gather_perf", "all_gather"},  {"reduce_scatter_perf", "reduce_scatter"},
+    {"alltoall_perf", "all_to_all"},   {"alltoallv_perf", "all_to_all_v"}, {"broadcast_perf", "broadcast"},
+    {"sendrecv_perf", "send_receive"}, {"reduce_perf", "reduce"},          {"gather_perf", "gather"},
+    {"scatter_perf", "scatter"},       {"hypercube_perf", "hypercube"}};
 
 /// The collective whose program is named in the text; empty when none is.
 std::string named_collective(std::string_view text) {
@@ -48,8 +50,10 @@ std::string_view first_word(std::string_view text) {
   return words.empty() ? std::string_view() : words.front().text;
 }
 
-/// The first number behind a colon.
-std::optional<double> number_after_colon(std::string_view text) { return log_number(first_word(after(text, ":"))); }
+/// The number behind the colon that follows some words.
+std::optional<double> number_after(std::string_view line, std::string_view words) {
+  return log_number(first_word(after(after(line, words), ":")));
+}
 
 /// Whether nothing of a table was there yet.
 bool is_fresh(NcclRun const& run) {
@@ -172,12 +176,12 @@ class LogReader {
 
   bool read_footer(std::string const& line) {
     if (line.find("Out of bounds values") != line.npos) {
-      if (auto const count = number_after_colon(line); count && *count >= 0 && *count < 1e15)
+      if (auto const count = number_after(line, "Out of bounds"); count && *count >= 0 && *count < 1e15)
         run().out_of_bounds = run().out_of_bounds.value_or(0) + static_cast<std::int64_t>(*count);
       return true;
     }
     if (line.find("Avg bus bandwidth") == line.npos) return false;
-    run().printed_average = number_after_colon(line);
+    run().printed_average = number_after(line, "Avg bus bandwidth");
     closed_ = true;
     return true;
   }
@@ -188,7 +192,25 @@ class LogReader {
   bool closed_ = false;
 };
 
+/// Adds the run to the tables, a table for each type of element that it has (-d all): types differ in speed. The
+/// printed average is over all of them and so belongs to none.
+void split_types(NcclRun run, std::vector<NcclRun>& tables) {
+  std::vector<std::string> types;
+  for (NcclRow const& row : run.rows)
+    if (std::ranges::find(types, row.type) == types.end()) types.push_back(row.type);
+  if (types.size() < 2) return tables.push_back(std::move(run));
+  std::vector<NcclRow> const rows = std::exchange(run.rows, {});
+  run.printed_average.reset();
+  run.types = types;
+  for (std::string const& type : types) {
+    NcclRun& table = tables.emplace_back(run);
+    std::ranges::copy_if(rows, std::back_inserter(table.rows), [&](NcclRow const& row) { return row.type == type; });
+  }
+}
+
 }  // namespace
+
+std::string NcclRun::type() const { return rows.empty() ? std::string() : rows.front().type; }
 
 std::int64_t NcclRun::nodes() const {
   std::set<std::string> hosts;
@@ -220,6 +242,9 @@ NcclLog parse_nccl_log(std::string_view text, std::string_view name) {
   }
   if (log.runs.empty())
     throw InputError(fmt::format("{}: nothing of nccl-tests in it (no table, no device list)", printable(name)));
+  std::vector<NcclRun> tables;
+  for (NcclRun& run : log.runs) split_types(std::move(run), tables);
+  log.runs = std::move(tables);
   for (NcclRun& run : log.runs) identify(run);
   return log;
 }

@@ -37,7 +37,7 @@ struct NcclDevice {
 /// How a run's rank count is known.
 enum class RanksFrom : std::uint8_t { unknown, rank_lines, sizes, bus_factor, guess };
 
-/// One table and what belongs to it.
+/// One table of one type of element, and what belongs to it.
 struct NcclRun {
   std::string title;                ///< of a "## ..." line
   std::string collective;           ///< "all_reduce", "all_to_all", ...; empty when it cannot be told
@@ -50,6 +50,7 @@ struct NcclRun {
   std::int64_t ranks_by_size = 0;              ///< what size over count says, 0: nothing
   bool algbw_has_factor = false;               ///< oldest versions print algbw with (n-1)/n already in it
   std::vector<NcclRow> rows;
+  std::vector<std::string> types;  ///< all that the run was made with, when there were several; a table has one
   std::vector<NcclDevice> devices;
   std::optional<double> printed_average;      ///< GB/s of the footer
   std::optional<std::int64_t> out_of_bounds;  ///< of the footer
@@ -59,6 +60,7 @@ struct NcclRun {
   std::int64_t headers = 0, starts = 0;  ///< header lines, start lines; many without rows are many worlds
   bool redop_column = true;              ///< false when a header without one was there
 
+  std::string type() const;    ///< of its elements, "float", "bfloat16", ...; empty without rows
   std::int64_t nodes() const;  ///< distinct hosts of the rank lines, 0 without any
   bool shares_device() const;  ///< two ranks on one device
   /// Of its collective, or of the first that it may be.

@@ -48,6 +48,8 @@ class Reviewer {
       refuse_for(NcclFinding::one_rank, "one rank: nothing crosses a link");
     }
     if (run_.rows.empty()) refuse_for(NcclFinding::no_rows, "no row can be read");
+    if (run_.collective == "all_to_all_v")
+      refuse_for(NcclFinding::uneven, "ranks send different amounts to each other (alltoallv): no balanced all-to-all");
     if (run_.shares_device()) {
       out_.add(NcclFinding::shared_device,
                "shared device, not a link measurement: two ranks name the same device of the same host");
@@ -171,10 +173,10 @@ class Reviewer {
 
 std::string_view to_string(NcclFinding finding) {
   constexpr EnumNames<NcclFinding> names{
-      "no rows",      "one rank",   "independent jobs", "rank guess", "rank conflict", "collective", "shared device",
-      "wrong result", "unchecked",  "inconsistent",     "unit",       "busbw",         "zero rows",  "cut row",
-      "truncated",    "average",    "low average",      "warm-up",    "outlier",       "time falls", "dip",
-      "cliff",        "above link", "below link"};
+      "no rows",       "uneven",       "one rank",   "independent jobs", "rank guess", "rank conflict", "collective",
+      "shared device", "wrong result", "unchecked",  "inconsistent",     "unit",       "busbw",         "zero rows",
+      "cut row",       "truncated",    "average",    "low average",      "warm-up",    "outlier",       "time falls",
+      "dip",           "cliff",        "above link", "below link"};
   return names[finding];
 }
 

@@ -8,6 +8,7 @@ namespace shardbench {
 /// What a reader should know before believing a table.
 enum class NcclFinding : std::uint8_t {
   no_rows,
+  uneven,              ///< alltoallv: each pair of ranks has its own amount
   one_rank,            ///< nothing crosses a link
   independent_worlds,  ///< several jobs that do not know of each other
   rank_guess,

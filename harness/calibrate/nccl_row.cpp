@@ -27,13 +27,21 @@ TypeInfo info_of(std::string_view type) {
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr std::size_t most_tag = 256;
 
-/// Length of a launcher's tag at `text`: "[1,0]<stdout>:" or "[3]"; 0 when there is none.
+/// Whether brackets hold a rank: "1,0", "3" or Open MPI 5's "prterun-host-123@1,0".
+bool names_rank(std::string_view inside) {
+  std::size_t const job = inside.find('@');
+  if (job != inside.npos && inside.find_first_of(" \t") == inside.npos) inside.remove_prefix(job + 1);
+  return !inside.empty() && std::ranges::all_of(inside, [](char c) { return is_digit(c) || c == ','; });
+}
+
+/// Length of a launcher's tag at `text`: "[1,0]<stdout>:", "[prterun-host-123@1,0]<stdout>:" or "[3]"; 0 when there is
+/// none.
 std::size_t tag_length(std::string_view text) {
   if (text.empty() || text.front() != '[') return 0;
-  std::size_t i = 1;
-  while (i < text.size() && (is_digit(text[i]) || text[i] == ',')) ++i;
-  if (i == 1 || i >= text.size() || text[i] != ']') return 0;
+  std::size_t i = text.substr(0, most_tag).find(']');
+  if (i == text.npos || !names_rank(text.substr(1, i - 1))) return 0;
   ++i;
   if (text.substr(i).starts_with("<std")) {
     std::size_t const close = text.substr(0, i + 12).find('>', i);
@@ -44,12 +52,18 @@ std::size_t tag_length(std::string_view text) {
   return i;
 }
 
-/// Length of a colour code at `text`.
-std::size_t escape_length(std::string_view text) {
-  if (text.size() < 2 || text[0] != '\x1b' || text[1] != '[') return 0;
-  std::size_t i = 2;
-  while (i < text.size() && (is_digit(text[i]) || text[i] == ';')) ++i;
-  return std::min(i + 1, text.size());
+/// Length of what stands before every line of a labelled output: the task of srun -l ("0: ") or the time of kubectl
+/// logs
+/// --timestamps ("2026-07-09T16:03:21.123456789Z "); 0 when there is none.
+std::size_t label_length(std::string_view text) {
+  std::size_t const start = std::min(text.find_first_not_of(' '), text.size());
+  std::size_t const end = std::min(text.find(' ', start), text.size());
+  std::string_view const word = text.substr(start, end - start);
+  bool const task =
+      word.size() > 1 && word.ends_with(':') && std::ranges::all_of(word.substr(0, word.size() - 1), is_digit);
+  bool const time =
+      word.size() >= 20 && word[4] == '-' && word[10] == 'T' && std::ranges::all_of(word.substr(0, 4), is_digit);
+  return task || time ? end : 0;
 }
 
 bool is_absent(std::string_view text) { return text == "N/A" || text == "n/a" || text == "nan" || text == "-nan"; }
@@ -141,7 +155,7 @@ NcclCheck check_of_error(double error, std::string_view type) {
 std::string clean_line(std::string_view line) {
   std::string clean;
   clean.reserve(line.size());
-  for (std::size_t i = 0; i < line.size();) {
+  for (std::size_t i = label_length(line); i < line.size();) {
     std::size_t const skip = std::max(tag_length(line.substr(i)), escape_length(line.substr(i)));
     if (skip > 0) {
       // A tag between two words keeps them apart.

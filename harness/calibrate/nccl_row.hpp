@@ -13,7 +13,8 @@ struct LogWord {
   std::size_t end = 0;
 };
 
-/// The line without control characters, colour codes and launchers' tags ("[1,0]<stdout>:", "[3]").
+/// The line without control characters, colour codes, launchers' tags ("[1,0]<stdout>:", "[3]") and the label that srun
+/// -l or kubectl logs --timestamps puts before it.
 std::string clean_line(std::string_view line);
 std::vector<LogWord> log_words(std::string_view line);
 

@@ -102,8 +102,9 @@ void find_dips(std::vector<NcclPoint> const& points, NcclReview& out) {
       if (rate(points[end]) < rate(points[lowest])) lowest = end;
     double const ratio = rate(points[lowest]) / before;
     out.add(ratio < cliff_ratio ? NcclFinding::cliff : NcclFinding::dip,
-            fmt::format("from {} to {} the bandwidth falls to {:.3f} of that before{}", size_text(points[i - 1].bytes),
-                        size_text(points[lowest].bytes), ratio,
+            fmt::format("at {} the bandwidth falls to {:.3f} of that at {}{}{}", size_text(points[i].bytes),
+                        rate(points[i]) / before, size_text(points[i - 1].bytes),
+                        lowest > i ? fmt::format(", at {} to {:.3f}", size_text(points[lowest].bytes), ratio) : "",
                         end < points.size() ? fmt::format(", and is back at {}", size_text(points[end].bytes)) : ""));
     i = end;
   }

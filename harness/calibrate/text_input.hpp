@@ -35,6 +35,10 @@ std::optional<Number> parsed(std::string_view text) {
                                                                                     : std::nullopt;
 }
 
+/// Length of a colour code at `text`, also of one whose escape character was lost on the way ("[4m"); 0 when there is
+/// none.
+std::size_t escape_length(std::string_view text);
+
 /// The first bytes of a file, one more than `most` when it is longer. Throws InputError.
 std::string read_at_most(std::string const& path, std::size_t most);
 

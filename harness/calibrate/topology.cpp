@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "harness/calibrate/text_input.hpp"
 #include "harness/config/field_text.hpp"
@@ -15,7 +16,8 @@ namespace {
 constexpr std::size_t max_bytes = std::size_t{1} << 20;
 constexpr std::size_t most_devices = 1024;
 
-constexpr EnumNames<LinkKind> kind_names{"X", "NV", "PIX", "PXB", "PHB", "NODE", "SYS", "N/A"};
+constexpr EnumNames<LinkKind> kind_names{"X", "NV", "XGMI", "PIX", "PXB", "PHB", "PCIE", "NODE", "SYS", "N/A"};
+constexpr std::string_view rocm_links = "Link Type between two GPUs";
 
 std::string_view trimmed(std::string_view text) {
   std::size_t const begin = std::min(text.find_first_not_of(" \r"), text.size());
@@ -33,10 +35,33 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   return cells;
 }
 
+constexpr std::array<std::string_view, 3> device_prefixes{"GPU", "NIC", "mlx"};
+
 bool is_device(std::string_view name) {
-  for (std::string_view const prefix : {"GPU", "NIC", "mlx"})
+  for (std::string_view const prefix : device_prefixes)
     if (name.starts_with(prefix) && name.size() > prefix.size() && name.find(' ') == name.npos) return true;
   return false;
+}
+
+/// Calls visit(name) for each device of a heading; long lists run together ("NIC8NIC9").
+template <class Visit>
+void each_device(std::string_view cell, Visit visit) {
+  while (!cell.empty()) {
+    std::size_t next = cell.size();
+    for (std::string_view const prefix : device_prefixes) next = std::min(next, cell.find(prefix, 1));
+    visit(cell.substr(0, next));
+    cell.remove_prefix(next);
+  }
+}
+
+std::string without_colours(std::string_view line) {
+  std::string plain;
+  for (std::size_t i = 0; i < line.size();) {
+    std::size_t const skip = escape_length(line.substr(i));
+    if (skip == 0) plain += line[i];
+    i += std::max<std::size_t>(skip, 1);
+  }
+  return plain;
 }
 
 std::optional<TopologyLink> link_of(std::string_view cell) {
@@ -54,10 +79,14 @@ class MatrixReader {
   explicit MatrixReader(std::string_view name) : name_(name) {}
 
   Topology read(std::string_view text) {
+    // Of the matrices that rocm-smi prints, the one of link types is taken; weights and hops follow from them.
+    waits_ = text.find(rocm_links) != text.npos;
+    rocm_ = waits_;
     each_line(text, [&](std::string_view line) {
-      if (!done_) ++line_, read_line(line);
+      if (!done_) ++line_, read_line(without_colours(line));
     });
-    if (out_.devices.empty()) fail("no line of GPU names: this is not the output of nvidia-smi topo -m");
+    if (out_.devices.empty())
+      fail("no line of GPU names: this is neither the output of nvidia-smi topo -m nor of rocm-smi --showtopo");
     if (out_.links.size() != out_.devices.size())
       fail(fmt::format("{} rows for {} devices", out_.links.size(), out_.devices.size()));
     return std::move(out_);
@@ -68,7 +97,11 @@ class MatrixReader {
     throw InputError(fmt::format("{}:{}: {}", printable(name_), line_, problem));
   }
 
-  void read_line(std::string_view line) {
+  void read_line(std::string const& line) {
+    if (waits_) {
+      waits_ = line.find(rocm_links) == line.npos;
+      return;
+    }
     std::vector<std::string_view> const cells = cells_of(line);
     if (out_.devices.empty()) {
       bool const header = std::ranges::any_of(cells, [](auto c) { return is_device(c); }) &&
@@ -89,9 +122,11 @@ class MatrixReader {
         if (!cell.empty()) columns_after_.emplace_back(cell);
         continue;
       }
-      if (!columns_after_.empty() || out_.devices.size() == most_devices)
-        fail("device names after other columns, or too many of them");
-      out_.devices.push_back({std::string(cell), cell.starts_with("GPU"), std::nullopt, {}, {}});
+      each_device(cell, [&](std::string_view name) {
+        if (!columns_after_.empty() || out_.devices.size() == most_devices)
+          fail("device names after other columns, or too many of them");
+        out_.devices.push_back({std::string(name), name.starts_with("GPU"), std::nullopt, {}, {}});
+      });
     }
   }
 
@@ -103,10 +138,12 @@ class MatrixReader {
     if (cells.size() < count + 1) fail(fmt::format("{} cells for {} devices", cells.size() - 1, count));
     auto& links = out_.links.emplace_back();
     for (std::size_t i = 0; i < count; ++i) {
-      auto const link = link_of(cells[i + 1]);
+      bool const itself = rocm_ && cells[i + 1] == "0";
+      auto const link = itself ? TopologyLink{LinkKind::self, 0} : link_of(cells[i + 1]);
       if (!link || (link->kind == LinkKind::self) != (i == row))
-        fail(fmt::format("{} between {} and {}; known: X on the diagonal, NV#, PIX, PXB, PHB, NODE, SYS, N/A",
-                         in_quotes(cells[i + 1]), cells.front(), out_.devices[i].name));
+        fail(fmt::format(
+            "{} between {} and {}; known: X on the diagonal, NV#, XGMI, PIX, PXB, PHB, PCIE, NODE, SYS, N/A",
+            in_quotes(cells[i + 1]), cells.front(), out_.devices[i].name));
       links.push_back(*link);
     }
     // Where a name of several columns is N/A, tabs may be doubled: empty cells say nothing.
@@ -120,6 +157,7 @@ class MatrixReader {
   Topology out_;
   std::vector<std::string> columns_after_;
   std::int64_t line_ = 0;
+  bool rocm_ = false, waits_ = false;  ///< waits_: for the heading of rocm-smi's link types
   bool done_ = false;
 };
 
@@ -133,6 +171,18 @@ std::int64_t distance(TopologyLink const& link) {
 std::string_view to_string(LinkKind kind) { return kind_names[kind]; }
 
 std::int64_t Topology::gpus() const { return std::ranges::count(devices, true, &TopologyDevice::is_gpu); }
+
+std::vector<std::size_t> Topology::off_the_links() const {
+  std::vector<std::size_t> off, on;
+  for (std::size_t a = 0; a < devices.size(); ++a) {
+    if (!devices[a].is_gpu) continue;
+    bool const linked = std::ranges::any_of(links[a], [](TopologyLink const& link) {
+      return link.kind == LinkKind::nvlink || link.kind == LinkKind::xgmi;
+    });
+    (linked ? on : off).push_back(a);
+  }
+  return on.empty() ? std::vector<std::size_t>() : off;
+}
 
 TopologyLink Topology::worst_link(std::vector<std::size_t> const& members) const {
   TopologyLink worst{LinkKind::self, 0};

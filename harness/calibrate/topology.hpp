@@ -1,5 +1,5 @@
 #pragma once
-// The matrix of `nvidia-smi topo -m`.
+// The matrix of `nvidia-smi topo -m`, or the link types of `rocm-smi --showtopo`.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,7 +9,7 @@
 namespace shardbench {
 
 /// What lies between two devices, nearest first.
-enum class LinkKind : std::uint8_t { self, nvlink, pix, pxb, phb, node, sys, unknown, size_ };
+enum class LinkKind : std::uint8_t { self, nvlink, xgmi, pix, pxb, phb, pcie, node, sys, unknown, size_ };
 std::string_view to_string(LinkKind kind);
 
 struct TopologyLink {
@@ -34,6 +34,9 @@ struct Topology {
   /// GPUs that a tensor-parallel group of `size` should take together: each set is as near as the matrix allows, in the
   /// order of the matrix. Empty when `size` does not divide the GPUs.
   std::vector<std::vector<std::size_t>> groups(std::int64_t size) const;
+  /// GPUs without NVLink (or XGMI) to any other, where others have it among themselves: a card or a link that is
+  /// broken.
+  std::vector<std::size_t> off_the_links() const;
   /// The farthest link within a set of devices.
   TopologyLink worst_link(std::vector<std::size_t> const& members) const;
 };

@@ -1,6 +1,9 @@
 #include "bench/shardbench/commands/calibrate_logs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "bench/shardbench/cli/outputs.hpp"
 #include "harness/calibrate/collective_fit.hpp"
@@ -27,7 +30,8 @@ void print_half(std::optional<NcclTiming> const& half) {
 
 void print_head(NcclRun const& run) {
   std::string const collective = run.collective.empty() ? "a collective that is not named" : run.collective;
-  fmt::print("{}{}, {}{}{}{}\n", run.title.empty() ? "" : fmt::format("[{}] ", printable(run.title)), collective,
+  fmt::print("{}{}{}, {}{}{}{}\n", run.title.empty() ? "" : fmt::format("[{}] ", printable(run.title)), collective,
+             run.type().empty() ? "" : " of " + printable(run.type()),
              run.ranks > 0 ? fmt::format("{} ranks", run.ranks) : "ranks unknown",
              run.nodes() > 1 ? fmt::format(" on {} hosts", run.nodes()) : "",
              run.devices.empty() ? "" : fmt::format(", {}", printable(run.devices.front().name)),
@@ -71,6 +75,14 @@ void print_run(NcclRun const& run, NcclReview const& found, CollectiveFit const&
   print_fit(fit);
 }
 
+/// Whether this table is the one of its run that a system takes: of several types, that which steps send most.
+bool speaks_for_its_types(NcclRun const& run) {
+  if (run.types.empty()) return true;
+  for (std::string_view const type : {"bfloat16", "half", "float"})
+    if (std::ranges::find(run.types, type) != run.types.end()) return run.type() == type;
+  return run.type() == run.types.front();
+}
+
 /// The system of --system with measured times from logs in its network.
 class LoggedSystem {
  public:
@@ -97,7 +109,10 @@ class LoggedSystem {
     std::erase_if(level.measured,
                   [&](MeasuredTimes const& m) { return m.operation == operation && m.ranks == run.ranks; });
     level.measured.push_back(std::move(times));
-    profile_.sources.push_back(fmt::format("{} over {} ranks: {}", operation, run.ranks, log));
+    profile_.sources.push_back(fmt::format("{} of {} over {} ranks: {}", operation, run.type(), run.ranks, log));
+    if (!run.types.empty())
+      fmt::print("  {} stands for all types in the system; the run has {}\n", printable(run.type()),
+                 printable(fmt::to_string(fmt::join(run.types, ", "))));
     ++taken_;
   }
 
@@ -131,8 +146,8 @@ int report_nccl_logs(Arguments const& arguments) {
       NcclReview const found = review(run, limits);
       CollectiveFit const fit = fit_run(found);
       print_run(run, found, fit);
-      if (fit.refusal.empty()) system.take(run, found, path);
-      if (found.has(NcclFinding::wrong_result)) code = 1;
+      if (fit.refusal.empty() && speaks_for_its_types(run)) system.take(run, found, path);
+      if (found.has(NcclFinding::wrong_result) || found.has(NcclFinding::no_rows)) code = 1;
     }
   }
   system.write();
@@ -149,7 +164,10 @@ void report_topologies(std::vector<std::string> const& paths) {
         fmt::print("  {:<6} CPUs {}, NUMA node {}\n", d.name,
                    d.cpus ? fmt::format("{} ({})", *d.cpus, printable(d.cpu_list)) : "unknown",
                    d.numa.empty() ? "unknown" : printable(d.numa));
-    for (std::int64_t size = 2; size <= t.gpus(); size *= 2) {
+    for (std::size_t const gpu : t.off_the_links())
+      fmt::print("  {} has no NVLink or XGMI to any other GPU, while others have: a broken link or card\n",
+                 t.devices[gpu].name);
+    for (std::int64_t size = 2; size <= t.gpus(); ++size) {
       auto const groups = t.groups(size);
       if (groups.empty()) continue;
       fmt::print("  tensor-parallel groups of {}:", size);

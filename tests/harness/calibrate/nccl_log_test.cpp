@@ -76,7 +76,18 @@ INSTANTIATE_TEST_SUITE_P(
                     Expected{"oldformat_allgather_2x2080ti.log", "all_gather", 1, 2, 8, 0},
                     Expected{"oldformat_allgather_8xV100_failed_4GiB.log", "all_gather", 1, 8, 1, 128.942},
                     Expected{"reduce_1rank_header_shift.log", "reduce", 1, 1, 3, 0},
-                    Expected{"unknown_collective_8rank_oldformat_fragment.log", "", 1, 8, 13, 0}),
+                    Expected{"unknown_collective_8rank_oldformat_fragment.log", "", 1, 8, 13, 0},
+                    Expected{"srun_label_FAILED_footer.log", "all_reduce", 1, 8, 6, 300.1},
+                    Expected{"ompi5_prte_tag_8xH100.log", "all_reduce", 1, 8, 6, 300.1},
+                    Expected{"kubectl_timestamps_8xH100.log", "all_reduce", 1, 8, 6, 300.1},
+                    Expected{"new_timestamps_8xH100.log", "all_reduce", 1, 8, 6, 300.1},
+                    Expected{"new_per_iteration_columns_8xH100.log", "all_reduce", 1, 8, 6, 300.1},
+                    Expected{"new_alltoallv_8xH100.log", "all_to_all_v", 1, 8, 6, 200.1},
+                    Expected{"sendrecv_2node_A40_sum_redop_noname.log", "send_receive", 1, 2, 5, 0},
+                    Expected{"mooncake_8gpu_rows.log", "all_reduce", 1, 8, 11, 0},
+                    Expected{"dall_2node_16xH200_10G_40G.log", "all_reduce", 10, 16, 3, 0},
+                    Expected{"dall_int8_and_float.log", "all_reduce", 2, 16, 22, 0},
+                    Expected{"gh200_4node_corrupted_v2.17.9.log", "all_reduce", 1, 16, 28, 0}),
     [](testing::TestParamInfo<Expected> const& expected) {
       std::string name = expected.param.file;
       std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
@@ -87,7 +98,7 @@ TEST(NcclLog, EveryFileOfTheFolderIsExpected) {
   std::size_t files = 0;
   for (auto const& entry : std::filesystem::directory_iterator(path_of("")))
     files += entry.path().extension() == ".log";
-  EXPECT_EQ(files, 27u);
+  EXPECT_EQ(files, 38u);
 }
 
 // F01: the same rows without the leading '#' of the comments, as launchers and forges strip them.

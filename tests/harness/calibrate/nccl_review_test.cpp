@@ -132,7 +132,8 @@ TEST(NcclReview, Dip) {
   NcclReview const found = review_of("allreduce_16rank_p4d_dip64MiB.log");
   ASSERT_EQ(found.count(NcclFinding::dip), 1);
   for (NcclSuspicion const& s : found.suspicions)
-    EXPECT_TRUE(s.kind != NcclFinding::dip || s.text.find("to 64 MiB the bandwidth falls to 0.5") != s.text.npos)
+    EXPECT_TRUE(s.kind != NcclFinding::dip ||
+                s.text.find("at 64 MiB the bandwidth falls to 0.591 of that at 32 MiB") != s.text.npos)
         << s.text;
 }
 
@@ -143,6 +144,48 @@ TEST(NcclReview, WrongInPlaceOnly) {
   EXPECT_TRUE(found.unusable.empty());
   EXPECT_EQ(found.points.size(), 2u);
   EXPECT_EQ(found.points[0].time_us, 520935);
+}
+
+// A footer behind srun's labels: 37 values out of bounds invalidate the run.
+TEST(NcclReview, LabelledFooter) {
+  NcclReview const found = review_of("srun_label_FAILED_footer.log");
+  EXPECT_EQ(found.unusable, "37 values out of bounds: the results are wrong");
+  EXPECT_EQ(run_of("srun_label_FAILED_footer.log").printed_average, 300.1);
+}
+
+// -d all: every type has its own curve. int8 takes 82,908 us where float takes 66,327 (16 GiB).
+TEST(NcclReview, TypesAreKeptApart) {
+  NcclLog const log = log_of("dall_int8_and_float.log");
+  ASSERT_EQ(log.runs.size(), 2u);
+  EXPECT_EQ(log.runs[0].type(), "int8");
+  EXPECT_EQ(log.runs[1].type(), "float");
+  NcclPoint const last = review(log.runs[1]).points.back();
+  EXPECT_EQ(last.bytes, 17179869184.0);
+  EXPECT_DOUBLE_EQ(last.time_us, 66326.9);
+  EXPECT_GT(review(log.runs[0]).points.back().time_us, 1.2 * last.time_us);
+  // Twelve types were asked for; a type slower than another is no outlier.
+  NcclLog const all = log_of("dall_2node_16xH200_10G_40G.log");
+  ASSERT_EQ(all.runs.size(), 10u);
+  for (NcclRun const& run : all.runs) {
+    EXPECT_EQ(run.rows.size(), 3u) << run.type();
+    EXPECT_EQ(run.ranks, 16);
+    EXPECT_FALSE(review(run).has(NcclFinding::outlier)) << run.type();
+    EXPECT_FALSE(run.printed_average) << "it is over all types";
+  }
+}
+
+// alltoallv: every pair of ranks has its own amount, so it tells nothing of a balanced exchange.
+TEST(NcclReview, UnevenAllToAll) {
+  NcclReview const found = review_of("new_alltoallv_8xH100.log");
+  EXPECT_TRUE(found.has(NcclFinding::uneven));
+  EXPECT_FALSE(fit_run(found).refusal.empty());
+  EXPECT_TRUE(run_of("new_alltoallv_8xH100.log").collective_named);
+}
+
+// Eleven wrong halves without a footer.
+TEST(NcclReview, CorruptedWithoutAFooter) {
+  NcclReview const found = review_of("gh200_4node_corrupted_v2.17.9.log");
+  EXPECT_EQ(found.count(NcclFinding::wrong_result), 11);
 }
 
 TEST(NcclReview, CliffIsNoFit) {
