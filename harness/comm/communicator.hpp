@@ -95,8 +95,11 @@ std::unique_ptr<Communicator> make_mpi_communicator(std::size_t largest_count = 
 /// All ranks of a job without MPI, met over TCP: every pair has a connection. Collective. Sums in rank order, bf16 as
 /// the MPI communicator does; made to bring GPUs together and for small host runs, not for speed. A rank that leaves is
 /// an Error on those that wait for it; the last communicator of the job ends when all ranks have ended theirs. Throws
-/// Error naming who is missing after `timeout_seconds`, and InputError where ranks disagree about the job.
-std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds);
+/// Error naming who is missing after `timeout_seconds`, and InputError where ranks disagree about the job or meet beyond
+/// this machine without a secret. A rank of which nothing is heard for `patience_seconds` while it is waited for is an
+/// Error on those that wait.
+std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds,
+                                                    double patience_seconds = 1800);
 
 /// Starts MPI with THREAD_MULTIPLE and ends it. Exactly one per process, in main.
 class MpiProcess {

@@ -181,8 +181,9 @@ class TcpCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds) {
-  auto mesh = std::make_shared<TcpMesh>(rendezvous, timeout_seconds);
+std::unique_ptr<Communicator> make_tcp_communicator(Rendezvous const& rendezvous, double timeout_seconds,
+                                                    double patience_seconds) {
+  auto mesh = std::make_shared<TcpMesh>(rendezvous, timeout_seconds, patience_seconds);
   std::vector<int> everyone(mesh->size());
   std::iota(everyone.begin(), everyone.end(), 0);
   return std::make_unique<TcpCommunicator>(std::move(mesh), std::move(everyone), 0);

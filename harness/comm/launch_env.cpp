@@ -78,7 +78,8 @@ std::optional<Rendezvous> rendezvous_of(Environment const& environment) {
   if (own_port < 1 || own_port > 65535)
     throw InputError(fmt::format("environment variable MASTER_PORT is {}: 1 .. 65535 is allowed{}", *port,
                                  own_port == *port ? "" : ", and torchrun's store needs one port of these itself"));
-  return Rendezvous{*rank, *size, std::string(address), own_port};
+  return Rendezvous{*rank, *size, std::string(address), own_port,
+                    std::string(text_of(environment, "SHARDBENCH_SECRET"))};
 }
 
 int local_rank(Environment const& environment) {

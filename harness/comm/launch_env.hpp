@@ -32,10 +32,12 @@ struct Rendezvous {
   int size = 1;
   std::string address;  ///< host name or IP of rank 0's machine
   int port = 0;
+  std::string secret{};   ///< SHARDBENCH_SECRET, the same on every rank; empty: none
+  bool insecure = false;  ///< meets beyond this machine even without a secret
 };
 
 /// The meeting that RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT name, as torchrun and cluster operators set them;
-/// nothing when one is not set. The port after MASTER_PORT where torchrun's own store holds that one
+/// nothing when one is not set. With SHARDBENCH_SECRET. The port after MASTER_PORT where torchrun's own store holds that one
 /// (TORCHELASTIC_USE_AGENT_STORE=True). Throws InputError naming the variable that cannot be read.
 std::optional<Rendezvous> rendezvous_of(Environment const& environment = process_environment);
 

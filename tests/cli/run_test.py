@@ -90,6 +90,23 @@ class Run(CliTest):
         self.assertIn("WORLD_SIZE", self.refused("run", *self.model, variables={
             "RANK": "2", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}))
 
+    def alone(self, *words, **variables):
+        """A rank 0 of two whose peer never comes."""
+        return subprocess.run([BINARY, "run", *self.model, *QUICK, "--tp", "2", *words], capture_output=True, text=True, timeout=60, check=False,
+                              env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29871", **variables})
+
+    def test_a_run_ends_at_its_limit(self):
+        done = self.alone("--timeout", "0.5")
+        self.assertEqual((done.returncode, done.stderr), (1, "shardbench: not done after 0.5 s (--timeout)\n"))
+        self.assertIn("--timeout", self.refused("run", *self.model, "--timeout", "0"))
+
+    def test_beyond_this_machine_ranks_need_a_secret(self):
+        done = self.alone(MASTER_ADDR="192.0.2.1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("SHARDBENCH_SECRET is not set", done.stderr)
+        done = self.alone("--insecure-rendezvous", "--timeout", "0.5", MASTER_ADDR="192.0.2.1")
+        self.assertNotIn("SHARDBENCH_SECRET", done.stderr)
+
     def test_ops_of_every_stage(self):
         out = self.path("stages.csv")
         self.call("run", *self.model, *QUICK, "--pp", "2", "--out", out)

@@ -9,6 +9,7 @@
 #include "bench/shardbench/jobs/child_job.hpp"
 #include "bench/shardbench/jobs/job.hpp"
 #include "bench/shardbench/jobs/launcher.hpp"
+#include "bench/shardbench/jobs/run_limit.hpp"
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/comm/launch_env.hpp"
 #include "harness/config/field_text.hpp"
@@ -102,7 +103,7 @@ void print_profile(CalibratedProfile const& c, MachineMeasurement const& m, doub
 
 int calibrate_here(Arguments const& arguments, Experiment const& e, Dtype precision) {
   auto const start = std::chrono::steady_clock::now();
-  Job job;
+  Job job(job_options(arguments));
   if (e.ranks > 0 && job.world().size() != e.ranks)
     throw InputError(fmt::format("--ranks: {} asked for, the launcher started {}", e.ranks, job.world().size()));
   job.use(e);

@@ -7,6 +7,7 @@
 #include "bench/shardbench/jobs/child_job.hpp"
 #include "bench/shardbench/jobs/launcher.hpp"
 #include "bench/shardbench/jobs/replay_point.hpp"
+#include "bench/shardbench/jobs/run_limit.hpp"
 #include "bench/shardbench/jobs/run_point.hpp"
 #include "harness/comm/launch_env.hpp"
 #include "harness/evaluate/step_totals.hpp"
@@ -105,7 +106,8 @@ int refused_by_all(Job& job, std::string const& problem) {
 }
 
 int run_here(Arguments const& arguments, Experiment const& e) {
-  Job job;
+  RunLimit const limit(arguments);
+  Job job(job_options(arguments));
   if (job.world().size() != e.ranks)
     throw InputError(fmt::format("--ranks: the cut needs {} ranks (dp*tp*pp*cp), the launcher started {}", e.ranks,
                                  job.world().size()));
@@ -126,6 +128,7 @@ int run_here(Arguments const& arguments, Experiment const& e) {
 /// One process stands for all ranks: what it runs itself is compute, and no launcher is needed.
 int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions const& options) {
   if (arguments.has("trace")) throw InputError("--trace: not with --source replayed, whose ranks never ran together");
+  RunLimit const limit(arguments);
   refuse_flags_of_runs(e);
   Job job;
   if (job.world().size() != 1)

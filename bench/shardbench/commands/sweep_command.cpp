@@ -13,6 +13,7 @@
 #include "bench/shardbench/jobs/point_worker.hpp"
 #include "bench/shardbench/jobs/progress.hpp"
 #include "bench/shardbench/jobs/replay_point.hpp"
+#include "bench/shardbench/jobs/run_limit.hpp"
 #include "bench/shardbench/jobs/supervisor.hpp"
 #include "bench/shardbench/jobs/sweep_summary.hpp"
 #include "harness/comm/launch_env.hpp"
@@ -106,7 +107,7 @@ class Sweep {
 
   /// Under mpirun or srun: every rank walks through the points, and nobody can start a job again.
   int join() {
-    Job job;
+    Job job(job_options(arguments_));
     std::int64_t const size = job.world().size();
     for (SweepPoint& point : points_)
       if (point.skipped.empty() && point.experiment.ranks != size)

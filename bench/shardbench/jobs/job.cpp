@@ -29,11 +29,12 @@ std::string in_words(std::string const& options) { return options.empty() ? "its
 
 }  // namespace
 
-Job::Job() {
+Job::Job(JobOptions options) {
   if (launched_by_mpi()) {
     mpi_.emplace(nullptr, nullptr);
     world_ = make_mpi_communicator();
-  } else if (auto const meeting = rendezvous_of()) {
+  } else if (auto meeting = rendezvous_of()) {
+    meeting->insecure = options.insecure_rendezvous;
     world_ = make_tcp_communicator(*meeting, meeting_timeout_seconds);
   } else {
     world_ = make_self_communicator();

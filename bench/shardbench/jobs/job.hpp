@@ -13,10 +13,15 @@
 
 namespace shardbench {
 
+/// How this process joins its job.
+struct JobOptions {
+  bool insecure_rendezvous = false;  ///< meets ranks of other machines without a secret, where there is no MPI
+};
+
 /// This process as a rank: joins the launcher's job when there is one, else it is alone. One per process.
 class Job {
  public:
-  Job();
+  explicit Job(JobOptions options = {});
   /// All ranks, for host memory: agreement, barriers.
   Communicator& world() { return *world_; }
   /// Opens the device that an experiment asks for, and NCCL as it asks; nothing when both are open already. Collective.
