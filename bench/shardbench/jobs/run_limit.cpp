@@ -13,8 +13,8 @@ namespace shardbench {
 JobOptions job_options(Arguments const& arguments) { return {arguments.has("insecure-rendezvous")}; }
 
 RunLimit::RunLimit(Arguments const& arguments) {
-  if (!arguments.has("run-timeout")) return;
-  double const seconds = parse_number("timeout", arguments.option("run-timeout"), 0.001, 1e9);
+  if (!arguments.has("timeout")) return;
+  double const seconds = parse_number("timeout", arguments.option("timeout"), 0.001, 1e9);
   watcher_ = std::thread([this, seconds] { watch(seconds); });
 }
 
