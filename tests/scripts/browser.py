@@ -77,11 +77,11 @@ class Browser:
         """What the page wrote into the console."""
         return [entry["message"] for entry in self.post("/se/log", type="browser")]
 
-    def picture(self, path):
-        """Of the whole page."""
+    def picture(self, path, scale=1.0):
+        """Of the whole page, so much smaller."""
         height = self.run("return document.documentElement.scrollHeight")
         width = self.run("return document.documentElement.clientWidth")
-        shot = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})
+        shot = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip={"x": 0, "y": 0, "width": width, "height": height, "scale": scale})
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))
 

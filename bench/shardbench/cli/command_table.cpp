@@ -63,6 +63,7 @@ std::span<OptionInfo const> option_table() {
        "replayed: run one rank of each stage here, tell its communication from --system (default measured)", false},
       {"nccl-log", "FILE...", "outputs of nccl-tests: their tables, what is suspicious, and a fit", false, true},
       {"topo", "FILE...", "outputs of `nvidia-smi topo -m`", false, true},
+      {"layer", "integer >= 0", "the layer to explain (default the middle one)", false},
       {"link", "GB/s", "what a rank's link carries in one direction, to compare busbw with", false},
   };
   return table;
@@ -92,6 +93,13 @@ CommandTable asking_commands() {
        describe_command,
        step_fields(),
        {"out", "json"}},
+      {"explain",
+       "a layer of one configuration, operation by operation: how each tensor is cut, which collective follows and why",
+       "shardbench explain --model llama3.1-8b --tp 8 --sequence-parallel --seq 8192 --precision bf16 --system "
+       "h100-sxm",
+       explain_command,
+       step_fields(),
+       {"layer", "system", "stack", "json"}},
       {"run",
        "one configuration, measured; --ranks starts MPI, under mpirun or srun it joins what is there",
        "shardbench run --model gpt2 --layers 4 --seq 128 --tp 2 --ranks 2 --check --out run.csv",
@@ -140,6 +148,14 @@ CommandTable other_commands() {
        {},
        {"report"},
        {"A.csv", "B.csv"}},
+      {"import",
+       "rows from what other programs measured: Nsight Systems, PyTorch traces, nccl-tests, logs of Megatron-LM, "
+       "torchtitan, nanotron and DeepSpeed",
+       "shardbench import train.log --model llama3.1-8b --out measured.csv",
+       import_command,
+       step_fields(),
+       {"out", "json"},
+       {"FILE..."}},  // one or more
       {"calibrate",
        "measures this machine (products, kernels, collectives) and writes its profile; or reads nccl-tests logs and "
        "topology matrices",
