@@ -3,13 +3,14 @@
 
   .venv/bin/python scripts/plot.py FILE.csv [--out DIR] [--html] [--top N]
 
-Writes DIR/FILE_breakdown.png, DIR/FILE_throughput.png and DIR/FILE_memory.png, and with --html DIR/FILE.html. A file of
-several models or phases gives these for each, as DIR/FILE_MODEL_PHASE_breakdown.png.
+Writes DIR/FILE_breakdown.png, DIR/FILE_throughput.png and DIR/FILE_memory.png, each as .svg too, and with --html the page of
+scripts/report.py, DIR/FILE.html. A file of several models or phases gives these for each, as DIR/FILE_MODEL_PHASE_breakdown.png.
 """
 import argparse
 import os
 import sys
 
+import report
 from plot_data import read_sweeps
 from tool import BadInput, Parser, at_least_one, in_words, run
 
@@ -18,7 +19,7 @@ def parse_arguments(arguments):
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("csv", metavar="FILE.csv", help="a summary CSV (not the _ops.csv beside it)")
     parser.add_argument("--out", metavar="DIR", default=".", help="folder for the plots (default: here)")
-    parser.add_argument("--html", action="store_true", help="also one interactive HTML page")
+    parser.add_argument("--html", action="store_true", help="also the page of scripts/report.py")
     parser.add_argument("--top", type=at_least_one, default=30, metavar="N", help="show the N fastest configurations (default 30)")
     return parser.parse_args(arguments)
 
@@ -40,18 +41,14 @@ def main(arguments):
     make_folder(options.out)
     stem = os.path.join(options.out, os.path.splitext(os.path.basename(options.csv))[0])
     try:
-        from plot_png import write_pngs  # slow to load, and not needed to refuse bad input
+        from plot_figures import write_figures  # slow to load, and not needed to refuse bad input
 
-        written = [path for sweep in sweeps for path in write_pngs(sweep, stem)]
-        if options.html:
-            from plot_html import write_html
-
-            written.append(write_html(sweeps, stem))
+        written = [path for sweep in sweeps for path in write_figures(sweep, stem)]
     except ImportError as error:
         raise BadInput(f"{error}; scripts/setup.sh makes .venv, use .venv/bin/python") from error
     for path in written:
         print(path)
-    return 0
+    return report.main([options.csv, "--out", f"{stem}.html"]) if options.html else 0
 
 
 if __name__ == "__main__":

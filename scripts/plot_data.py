@@ -3,9 +3,8 @@ import collections
 import os
 import re
 
+from report_data import AXES, give_labels, shared_words, value_of, varying
 from tool import BadInput, finite, read_table
-
-AXES = ("tp", "cp", "dp", "pp", "ep")
 
 # Okabe and Ito's palette, told apart with any colour vision, plus greys for idle time.
 COLOURS = {"compute": "#0072B2", "tp": "#D55E00", "cp": "#009E73", "dp": "#E69F00", "pp": "#CC79A7", "ep": "#56B4E9",
@@ -16,20 +15,6 @@ TEXT_COLUMNS = ("source", "outcome", "reason", "model", "precision", "cp_method"
                 "nccl_algo", "nccl_proto", "share_gpu", "cuda_graph", "verify_collectives")
 REQUIRED = ("outcome", "ranks", "dp", "tp", "pp", "step_ms_p50", "compute_ms", "exposed_comm_ms", "idle_ms",
             "tokens_per_s", "memory_peak_bytes")
-# What tells configurations apart, with the short name used in labels.
-IDENTITY = (("source", ""), ("model", ""), ("precision", ""), ("layers", "layers"), ("seq", "seq"),
-            ("micro_batch", "micro"), ("global_batch", "batch"), ("vpp", "vpp"), ("cp_method", ""), ("etp", "etp"),
-            ("zero_stage", "zero"), ("sequence_parallel", "sp"), ("tp_sync_fraction", "sync"), ("tp_overlap", "overlap"),
-            ("schedule", ""), ("recompute", "recompute"), ("strategy", ""), ("phase", ""), ("system", ""),
-            ("software_stack", ""), ("device", ""), ("scope", "scope"), ("gradient_dtype", "gradients"), ("shard_ranks", "shards over"),
-            ("zero_keep", "keep"), ("dropout", "dropout"), ("clip_grad", "clip"), ("mtp", "mtp"), ("mtp_weight", "mtp weight"),
-            ("recompute_layers", "recompute layers"), ("tp_overlap_chunks", "chunks"), ("bucket_mb", "bucket"),
-            ("context", "context"), ("image_size", "image"), ("classes", "classes"), ("routing", ""), ("router_skew", "skew"),
-            ("capacity", "capacity"), ("seed", "seed"), ("attention", ""), ("nccl_algo", ""), ("nccl_proto", ""),
-            ("nccl_channels", "channels"), ("share_gpu", "shared GPU"), ("cuda_graph", "graph"),
-            ("verify_collectives", "verified"))
-
-
 # `name` tells the sweeps of one file apart; empty where there is one.
 Sweep = collections.namedtuple("Sweep", "path rows caption name", defaults=("",))
 
@@ -62,10 +47,8 @@ def sweep_of(path, rows, top):
         return None
     passed.sort(key=lambda row: row["step_ms_p50"])
     shown = passed[:top]
-    varying = [name for name, _ in IDENTITY if len({row.get(name) for row in shown}) > 1]
-    for row in shown:
-        row["label"] = label(row, varying)
-    return Sweep(path, shown, caption(rows, passed, shown, varying))
+    give_labels(shown)
+    return Sweep(path, shown, caption(rows, passed, shown, varying(shown)))
 
 
 def takes_images(row):
@@ -87,35 +70,19 @@ def read_cells(path):
 def convert(path, line, row):
     """Numbers as floats (empty stays None: not measured), text as it is."""
     numeric = set(REQUIRED) | {name for name in row if name.endswith(("_ms", "_bytes", "_stage", "_fraction"))}
-    numeric |= {"cp", "ep", "etp", "vpp", "layers", "seq", "micro_batch", "global_batch", "ranks_per_core", "image_size", "samples_per_s"}
+    numeric |= {"mfu_pct", "cp", "ep", "etp", "vpp", "layers", "seq", "micro_batch", "global_batch", "ranks_per_core", "image_size", "samples_per_s"}
     result = dict(row)
-    for name in numeric & row.keys() - set(TEXT_COLUMNS):
-        result[name] = finite(path, line, name, row[name])
+    for name in row.keys() - set(TEXT_COLUMNS):
+        result[name] = finite(path, line, name, row[name]) if name in numeric else value_of(name, row[name])
     return result
 
 
-def label(row, varying):
-    """The cut, then whatever else differs between the rows shown."""
-    parts = [f"{axis}{row[axis]:g}" for axis in ("dp", "tp", "pp", "cp", "ep") if (row.get(axis) or 1) > 1]
-    text = " ".join(parts) or "1 rank"
-    names = dict(IDENTITY)
-    extra = []
-    for name in varying:
-        value = row.get(name)
-        without = value in (None, "", "none", "false") or (name == "zero_stage" and value == 0)
-        if without or (name == "schedule" and (row.get("pp") or 1) == 1):
-            continue
-        shown = f"{value:g}" if isinstance(value, float) else "" if value == "true" else model_name(value) if name == "model" else value
-        extra.append(f"{names[name]} {shown}".strip())
-    return text + (f" ({', '.join(extra)})" if extra else "")
-
-
-def caption(rows, passed, shown, varying):
+def caption(rows, passed, shown, differing):
     """Lines under each plot: model, machine, and what became of the rows that are not in it."""
     first = shown[0]
-    facts = (("model", "{}"), ("phase", "{}"), ("layers", "{:g} layers"), ("seq", "sequence {:g}"), ("global_batch", "global batch {:g}"),
-             ("micro_batch", "micro-batch {:g}"), ("precision", "{}"), ("source", "{}"))
-    what = [text.format(first[name]) for name, text in facts if first.get(name) not in (None, "") and name not in varying]
+    what = [text for text in (model_name(first.get("model") or ""), first.get("phase")) if text] + shared_words(shown)
+    if "source" not in differing and first.get("source"):
+        what.append(first["source"])
     crowded = max((row.get("ranks_per_core") or 0) for row in shown)
     places = (("host", "host"), ("device", "on"), ("system", "system"), ("comm_backend", "communication by"))
     where = [f"{word} {first[name]}" for name, word in places if first.get(name)]
@@ -132,24 +99,9 @@ def caption(rows, passed, shown, varying):
     return [", ".join(what), ", ".join(where), account]
 
 
-def time_parts(row):
-    """[(name, colour key, ms)] that add up to the instrumented step, or None where it was not broken down."""
-    if row["compute_ms"] is None or row["idle_ms"] is None:
-        return None
-    parts = [("compute", "compute", row["compute_ms"])]
-    exposed = [(axis, row.get(f"exposed_{axis}_ms")) for axis in AXES]
-    if any(value is not None for _, value in exposed):
-        parts += [(f"exposed communication, {axis}", axis, value or 0.0) for axis, value in exposed]
-    else:
-        parts.append(("exposed communication", "comm", row["exposed_comm_ms"] or 0.0))
-    bubble = row.get("bubble_ms") or 0.0
-    parts.append(("idle: pipeline bubble", "bubble", bubble))
-    parts.append(("idle: other", "idle", max(0.0, row["idle_ms"] - bubble)))
-    return parts
-
-
-MEMORY_PARTS = (("parameters", "parameter_bytes", "#0072B2"), ("gradients", "gradient_bytes", "#E69F00"),
-                ("optimizer", "optimizer_bytes", "#009E73"), ("activations", "activation_bytes", "#CC79A7"))
+# By kind of memory, in the colours of times.
+MEMORY_COLOURS = {"parameters": "#0072B2", "gradients": "#E69F00", "optimizer": "#009E73", "activations": "#CC79A7", "temporaries": "#D55E00",
+                  "buffers": "#56B4E9", "reserved": "#B5B5B5", "other": "#D9D9D9"}
 
 
 def family(row):

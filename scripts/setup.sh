@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/setup.sh [--no-plots] [--cuda] [--fuzzers] [--bundle DIR] [--help]
   (none)        compiler, CMake, Ninja, MPI, OpenBLAS and libraries (scripts/packages.txt), and .venv for the plots
-  --no-plots    leave out .venv (matplotlib, plotly)
+  --no-plots    leave out .venv (matplotlib)
   --cuda        also the CUDA toolkit, cuBLAS, cuDNN and NCCL, as wheels, into .cuda/ (2 GB) unless a whole toolkit is found
   --fuzzers     also clang with libFuzzer
   --bundle DIR  take packages from DIR, made by scripts/offline_bundle.sh, instead of the network

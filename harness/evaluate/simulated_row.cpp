@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "harness/evaluate/op_rates.hpp"
+#include "harness/program/analysis/count.hpp"
 #include "harness/report/text.hpp"
 
 namespace shardbench {
@@ -15,6 +17,10 @@ void set_memory(ReportRow& row, MemoryFit const& m) {
   row.optimizer_bytes = m.optimizer_bytes;
   row.activation_bytes = m.activation_bytes;
   row.memory_peak_bytes = m.needed_bytes;
+  row.buffer_bytes = m.buffer_bytes;
+  row.temporary_bytes = m.temporary_bytes;
+  row.reserved_bytes = m.reserved_bytes;
+  row.memory_capacity_bytes = m.capacity_bytes;
   if (m.fits()) return;
   row.outcome = Outcome::failed;
   std::string largest;
@@ -23,6 +29,24 @@ void set_memory(ReportRow& row, MemoryFit const& m) {
   std::string const remarks = row.reason.empty() ? "" : "; " + row.reason;
   row.reason = fmt::format("out of memory: stage {} needs {} of {} (largest: {}){}", m.stage,
                            bytes_text(m.needed_bytes), bytes_text(m.capacity_bytes), largest, remarks);
+}
+
+/// Of the calls of a label on all stages: how many, what they move and compute, and in how large a group.
+struct Calls {
+  double count = 0, counted = 0, bytes = 0, flops = 0;
+  OpKind kind = OpKind::gemm;
+  std::int64_t ranks = 0;
+};
+
+/// Adds those of one stage; `counted`, the step's counts, are of the stage's program.
+void add_calls(Calls& calls, LabelShare const& share, StepProgram const& program, StepCount const& counted) {
+  bool const transfer = share.label.phase == "transfer";
+  LabelCount const& label = transfer ? counted.labels.back() : counted.labels[share.index];
+  calls.count += static_cast<double>(share.count);
+  calls.counted += static_cast<double>(label.count);
+  calls.bytes += label.bytes, calls.flops += label.flops;
+  calls.kind = share.label.kind;
+  calls.ranks = std::max(calls.ranks, transfer ? 2 : group_ranks(program, LabelId(share.index)));
 }
 
 /// A label of one stage, its time summed.
@@ -70,7 +94,7 @@ void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory
 
 std::vector<LabelShare> label_shares(StepProgram const& program, StageTimeline const& stage) {
   std::vector<LabelShare> shares(program.labels.size() + 1);
-  for (std::size_t i = 0; i < program.labels.size(); ++i) shares[i].label = program.labels[i];
+  for (std::uint32_t i = 0; i < program.labels.size(); ++i) shares[i].label = program.labels[i], shares[i].index = i;
   shares.back().label = {"pipeline", "transfer", OpKind::send, Axis::pp};
   for (Span const& span : stage.spans) {
     LabelShare& share = shares[std::min<std::size_t>(span.label, program.labels.size())];
@@ -84,8 +108,9 @@ std::vector<LabelShare> label_shares(StepProgram const& program, StageTimeline c
 
 std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, Prediction const& p) {
   std::vector<OpsRow> rows;
-  std::vector<double> calls;  // over all stages, of each row
-  for (std::size_t i = 0; i < p.stages.size(); ++i)
+  std::vector<Calls> calls;  // of each row
+  for (std::size_t i = 0; i < p.stages.size(); ++i) {
+    StepCount const counted = count_step(p.stages[i].program(), p.stages[i].replay());
     for (LabelShare const& share : label_shares(p.stages[i].program(), p.result.stages[i])) {
       OpsRow row = row_of(run_id, share);
       auto const same = [&](OpsRow const& r) {
@@ -95,15 +120,19 @@ std::vector<OpsRow> predicted_ops_rows(std::string const& run_id, Prediction con
       auto const at = found - rows.begin();
       if (found == rows.end()) {
         rows.push_back(std::move(row));
-        calls.push_back(0);
+        calls.emplace_back();
       } else {
         found->count = std::max(*found->count, share.count);
         *found->total_ms += share.total_ms;
       }
-      calls[at] += static_cast<double>(share.count);
+      add_calls(calls[at], share, p.stages[i].program(), counted);
     }
+  }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].predicted_us = 1e3 * *rows[i].total_ms / calls[i];
+    Calls const& c = calls[i];
+    rows[i].predicted_us = 1e3 * *rows[i].total_ms / c.count;
+    rows[i].bytes = c.bytes / std::max(c.counted, 1.0), rows[i].flops = c.flops / std::max(c.counted, 1.0);
+    set_op_rates(rows[i], c.kind, c.ranks, *rows[i].predicted_us);
     *rows[i].total_ms /= static_cast<double>(p.stages.size());
   }
   std::ranges::stable_sort(rows, std::greater<>{}, [](OpsRow const& r) { return *r.total_ms; });

@@ -22,6 +22,7 @@ void set_prediction(ReportRow& row, Prediction const& prediction, MemoryFit cons
 /// Time of one label on a stage: what it is, how often and how long.
 struct LabelShare {
   OpLabel label;
+  std::uint32_t index = 0;  ///< of the label in its program; past the last for transfers
   std::int64_t count = 0;
   double total_ms = 0;
 };

@@ -43,6 +43,8 @@ ReportColumns place_columns();
 ReportColumns time_columns();
 ReportColumns rate_columns();
 ReportColumns memory_columns();
+/// What else the peak is made of, and what the device has.
+ReportColumns memory_part_columns();
 ReportColumns traffic_columns();
 ReportColumns truth_columns();
 ReportColumns plan_columns();

@@ -106,6 +106,19 @@ ReportColumns memory_columns() {
   };
 }
 
+ReportColumns memory_part_columns() {
+  return {
+      shows("buffer_bytes", &Row::buffer_bytes, "Buffers that last for the whole step, part of memory_peak_bytes.",
+            "bytes"),
+      shows("temporary_bytes", &Row::temporary_bytes,
+            "Tensors that live within an action only, at the peak; part of memory_peak_bytes.", "bytes"),
+      shows("reserved_bytes", &Row::reserved_bytes,
+            "What the software keeps for itself: context, communicators, fragmentation; part of memory_peak_bytes.",
+            "bytes"),
+      shows("memory_capacity_bytes", &Row::memory_capacity_bytes, "Memory of the device.", "bytes"),
+  };
+}
+
 ReportColumns traffic_columns() {
   ReportColumns columns;
   for (AxisWords const axis : axes)
@@ -162,8 +175,9 @@ std::span<Column<OpsRow> const> ops_columns() {
         shows("p50_us", &OpsRow::p50_us, "Median time of one call, mean over the ranks that ran it.", "us"),
         shows("total_ms", &OpsRow::total_ms,
               "Time of all its calls in a step, overlap not removed; mean over all ranks.", "ms"),
-        shows("tflops", &OpsRow::tflops, "flops / p50_us.", "TFLOP/s"),
-        shows("algbw_gb_per_s", &OpsRow::algbw_gb_per_s, "bytes / p50_us; GB = 1e9 bytes.", "GB/s"),
+        shows("tflops", &OpsRow::tflops, "flops / p50_us, of a prediction / predicted_us.", "TFLOP/s"),
+        shows("algbw_gb_per_s", &OpsRow::algbw_gb_per_s,
+              "bytes / p50_us, of a prediction / predicted_us; GB = 1e9 bytes.", "GB/s"),
         shows("busbw_gb_per_s", &OpsRow::busbw_gb_per_s,
               "algbw * 2(n-1)/n for all-reduce, * (n-1)/n for all-gather, reduce-scatter and all-to-all, * 1 "
               "otherwise; 0 in a group of one.",

@@ -59,6 +59,7 @@ struct ReportRow {
 
   std::optional<double> parameter_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
   std::optional<double> memory_peak_bytes, memory_measured_bytes;
+  std::optional<double> buffer_bytes, temporary_bytes, reserved_bytes, memory_capacity_bytes;
   PerAxis payload_bytes, wire_bytes;
 
   std::optional<double> max_rel_error, predicted_step_ms, prediction_error_pct;

@@ -11,10 +11,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SCRIPTS = os.path.join(ROOT, "scripts")
 sys.path.insert(0, SCRIPTS)
 import plot_data  # noqa: E402
+import report_data  # noqa: E402
 
 try:
     import matplotlib  # noqa: F401
-    import plotly  # noqa: F401
 
     HAVE_PLOTS = True
 except ImportError:
@@ -58,11 +58,11 @@ class ReadSweep(Files):
         rows = [sample_csv.passed_row(1, 1, 2), sample_csv.passed_row(1, 1, 2, schedule="gpipe"),
                 sample_csv.passed_row(2, 1, 1)]
         labels = [row["label"] for row in plot_data.read_sweeps(self.write("s.csv", rows), 10)[0].rows]
-        self.assertEqual(sorted(labels), ["dp2", "pp2 (1f1b)", "pp2 (gpipe)"])
+        self.assertEqual(sorted(labels), ["dp 2", "pp 2 · 1F1B", "pp 2 · gpipe"])
 
     def test_parts_add_up_to_the_instrumented_step(self):
         for row in plot_data.read_sweeps(self.write("s.csv", sample_csv.sweep_rows()), 50)[0].rows:
-            total = sum(value for _, _, value in plot_data.time_parts(row))
+            total = sum(value for _, _, value in report_data.time_parts(row))
             self.assertAlmostEqual(total, row["instrumented_step_ms"], places=6)
 
     def test_models_and_phases_do_not_share_a_figure(self):
@@ -72,12 +72,12 @@ class ReadSweep(Files):
         self.assertEqual([(sweep.name, len(sweep.rows)) for sweep in sweeps],
                          [("gpt2_train", 1), ("gpt2_decode", 2), ("tiny_train", 1)])
         self.assertIn("gpt2, decode", sweeps[1].caption[0])
-        self.assertEqual([row["label"] for row in sweeps[1].rows], ["dp2", "tp2"])
+        self.assertEqual([row["label"] for row in sweeps[1].rows], ["dp 2", "tp 2"])
 
     def test_unmeasured_stays_unmeasured(self):
         row = sample_csv.passed_row(1, 2, 1, compute_ms="", idle_ms="", memory_measured_bytes="")
         shown = plot_data.read_sweeps(self.write("s.csv", [row]), 5)[0].rows[0]
-        self.assertIsNone(plot_data.time_parts(shown))
+        self.assertIsNone(report_data.time_parts(shown))
         self.assertIsNone(shown["memory_measured_bytes"])
 
 
@@ -203,9 +203,9 @@ class Show(Files):
         self.assertIn("rank 3 died, signal 11", result.stdout)
 
 
-@unittest.skipUnless(HAVE_PLOTS, "matplotlib and plotly are not there: scripts/setup.sh makes .venv")
+@unittest.skipUnless(HAVE_PLOTS, "matplotlib is not there: scripts/setup.sh makes .venv")
 class Pictures(Files):
-    def test_writes_three_pngs_and_a_page(self):
+    def test_writes_three_pictures_and_a_page(self):
         out = self.path("plots")
         result = script("plot.py", self.write("sweep.csv", sample_csv.sweep_rows()), "--out", out, "--html")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -215,25 +215,28 @@ class Pictures(Files):
             self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
             width, height = struct.unpack(">II", data[16:24])
             self.assertGreaterEqual(min(width, height), 500)
+            with open(os.path.join(out, f"sweep_{name}.svg"), encoding="utf-8") as file:
+                self.assertIn("4 skipped", file.read())  # text stays text
         with open(os.path.join(out, "sweep.html"), encoding="utf-8") as file:
             page = file.read()
         self.assertIn("4 skipped", page)
-        self.assertIn("exposed communication, tp", page)
+        self.assertIn("waiting for tp communication", page)
         self.assertNotIn('<script src="http', page)
 
     def test_all_text_stays_inside_and_apart(self):
-        import plot_png
+        import plot_figures
 
         rows = sample_csv.sweep_rows() + [sample_csv.passed_row(2, 2, 2, schedule="gpipe", recompute="selective")]
         sweep = plot_data.read_sweeps(self.write("sweep.csv", rows), 30)[0]
-        for draw in (plot_png.draw_breakdown, plot_png.draw_throughput, plot_png.draw_memory):
+        for draw in (plot_figures.draw_breakdown, plot_figures.draw_throughput, plot_figures.draw_memory):
             figure = draw(sweep)
             figure.canvas.draw()
-            axes = figure.axes[0]
-            low, high = sorted(axes.get_ylim())
-            boxes = [text.get_window_extent() for place, text in zip(axes.get_yticks(), axes.get_yticklabels())
-                     if low <= place <= high]
-            boxes += [axes.title.get_window_extent(), axes._left_title.get_window_extent()]
+            boxes = []
+            for axes in figure.axes:
+                low, high = sorted(axes.get_ylim())
+                boxes += [text.get_window_extent() for place, text in zip(axes.get_yticks(), axes.get_yticklabels())
+                          if low <= place <= high]
+                boxes += [axes.title.get_window_extent(), axes._left_title.get_window_extent()]
             boxes += [text.get_window_extent() for text in figure.texts if text.get_text()]
             boxes += [legend.get_window_extent() for legend in figure.legends]
             boxes = [box for box in boxes if box.width > 0]

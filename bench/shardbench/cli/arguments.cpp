@@ -42,7 +42,13 @@ class Declaration {
       if (takes_option(command, option))
         add(option.name, option.allowed, option.help, option.is_switch, "Options", option.takes_several);
     for (std::string_view const file : command.files)
-      sub_->add_option(std::string(file), files_.emplace_back(), "")->required()->type_name("FILE");
+      if (file.ends_with("..."))
+        sub_->add_option(std::string(file.substr(0, file.size() - 3)), several_files_, "")
+            ->required()
+            ->expected(1, most_values)
+            ->type_name("FILE...");
+      else
+        sub_->add_option(std::string(file), files_.emplace_back(), "")->required()->type_name("FILE");
   }
 
   /// A flag is given once: of two values one would be dropped.
@@ -66,13 +72,14 @@ class Declaration {
     refuse_extras();
     out.command = command_.name;
     out.files.assign(files_.begin(), files_.end());
+    out.files.insert(out.files.end(), several_files_.begin(), several_files_.end());
     for (CLI::Option const* const option : sub_->parse_order()) {
       std::string const name = option->get_name(false, false).substr(option->get_positional() ? 0 : 2);
       bool const is_switch = option->get_expected_max() == 0;
       std::string const text = option->results().front();
       if (name == "mpirun-arg") {
         out.mpirun_arguments = option->results();
-      } else if (option->get_expected_max() > 1) {
+      } else if (option->get_expected_max() > 1 && !option->get_positional()) {
         out.lists[name] = option->results();
       } else if (option->get_group() == experiment_group) {
         out.fields.emplace_back(name, text);  // a switch's is "true" unless it says another
@@ -145,6 +152,7 @@ class Declaration {
   CommandInfo const& command_;
   CLI::App* sub_ = nullptr;
   std::list<std::string> files_;
+  std::vector<std::string> several_files_;
   std::vector<std::string> names_, switches_, repeatable_;
 };
 

@@ -8,6 +8,8 @@ int models_command(Arguments const& arguments);
 int systems_command(Arguments const& arguments);
 int strategies_command(Arguments const& arguments);
 int describe_command(Arguments const& arguments);
+int explain_command(Arguments const& arguments);
+int import_command(Arguments const& arguments);
 int plan_command(Arguments const& arguments);
 int schedule_command(Arguments const& arguments);
 int simulate_command(Arguments const& arguments);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "bench/shardbench/cli/commands.hpp"
+#include "bench/shardbench/cli/report_page.hpp"
 #include "harness/report/comparison.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/error.hpp"
@@ -9,6 +10,7 @@ namespace shardbench {
 
 int compare_command(Arguments const& arguments) {
   std::string const &a = arguments.files[0], &b = arguments.files[1];
+  ReportPage const page(arguments);
   CsvTable const table_a = read_csv(a), table_b = read_csv(b);
   Comparison const comparison = compare(table_a, table_b);
   std::vector<std::vector<std::string>> rows{{"configuration", "A", "B", "A step ms", "B step ms", "B / A"}};
@@ -23,6 +25,9 @@ int compare_command(Arguments const& arguments) {
   if (comparison.repeated_in_a + comparison.repeated_in_b > 0)
     fmt::print("{} of A and {} of B: a later row of the same configuration, source and place counts instead\n",
                counted(comparison.repeated_in_a, "row"), counted(comparison.repeated_in_b, "row"));
+  ReportFacts facts;
+  facts.comparison = comparison_fact(a, b, comparison.rows);
+  page.write({a, b}, facts);
   return 0;
 }
 

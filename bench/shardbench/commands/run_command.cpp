@@ -3,6 +3,7 @@
 #include "bench/shardbench/cli/commands.hpp"
 #include "bench/shardbench/cli/experiment_of.hpp"
 #include "bench/shardbench/cli/outputs.hpp"
+#include "bench/shardbench/cli/report_page.hpp"
 #include "bench/shardbench/cli/trace_file.hpp"
 #include "bench/shardbench/jobs/child_job.hpp"
 #include "bench/shardbench/jobs/launcher.hpp"
@@ -87,14 +88,20 @@ void tell(Arguments const& arguments, PointResult const& result, void (*print)(R
   std::fflush(stdout);
 }
 
-/// What rank 0 leaves behind. Collective only for the trace.
+/// What rank 0 leaves behind. Collective only for the timeline.
 int report(Job& job, Arguments const& arguments, PointResult const& result) {
   std::string const trace = arguments.option("trace");
   if (!trace.empty()) {
     std::vector<std::string> const events = job.gather(result.trace_events);
     if (job.first()) write_trace(trace, events);
   }
-  if (job.first()) tell(arguments, result, print_result);
+  ReportFacts facts;
+  facts.run_id = result.row.run_id, facts.step_ms = result.row.instrumented_step_ms.value_or(0);
+  if (arguments.has("report")) facts.stages = job.gather(result.stage_fact);
+  if (job.first()) {
+    tell(arguments, result, print_result);
+    ReportPage(arguments).write({result.row}, result.ops, facts);
+  }
   return exit_code(result);
 }
 
@@ -113,7 +120,7 @@ int run_here(Arguments const& arguments, Experiment const& e) {
                                  job.world().size()));
   if (job.first()) print_warnings(e);
   try {
-    return report(job, arguments, run_point(job, e, arguments.has("trace")));
+    return report(job, arguments, run_point(job, e, arguments.has("trace") || arguments.has("report")));
   } catch (IllegalConfig const& error) {  // alike on all ranks
     return refused_by_all(job, error.what());
   } catch (OutOfMemory const& error) {
@@ -138,6 +145,7 @@ int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions c
   try {
     PointResult const result = replay_point(job, e, options);
     tell(arguments, result, print_replay);
+    ReportPage(arguments).write({result.row}, result.ops, {});
     return exit_code(result);
   } catch (OutOfMemory const& error) {
     throw InputError(error.what());
@@ -158,6 +166,7 @@ int run_command(Arguments const& arguments) {
   if (!launched) check_mpirun_arguments(arguments.mpirun_arguments, e.ranks);
   if (!launched || speaks_for_job()) {
     check_outputs(arguments.option("out"));
+    static_cast<void>(ReportPage(arguments));
     if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
   }
   if (launched || e.ranks == 1) return run_here(arguments, e);

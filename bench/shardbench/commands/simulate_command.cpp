@@ -5,6 +5,7 @@
 #include "bench/shardbench/cli/commands.hpp"
 #include "bench/shardbench/cli/experiment_of.hpp"
 #include "bench/shardbench/cli/outputs.hpp"
+#include "bench/shardbench/cli/report_page.hpp"
 #include "bench/shardbench/cli/trace_file.hpp"
 #include "harness/evaluate/simulated_row.hpp"
 #include "harness/report/columns.hpp"
@@ -119,6 +120,8 @@ int simulate_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
   check_outputs(arguments.option("out"));
   if (arguments.has("trace")) check_text_file("trace", arguments.option("trace"), arguments.option("out"));
+  if (arguments.has("facts")) check_text_file("facts", arguments.option("facts"), arguments.option("out"));
+  ReportPage const page(arguments);
   print_warnings(e);
 
   auto const [prediction, memory, totals] = predict(lower_step(e), model);
@@ -129,8 +132,14 @@ int simulate_command(Arguments const& arguments) {
   std::string const change = memory.fits() ? "" : smallest_change_that_fits(e, model.system(), model.stack());
   if (!memory.fits() && !change.empty()) row.reason += fmt::format("; fits with {}", change);
 
-  append_result(arguments.option("out"), row, predicted_ops_rows(row.run_id, prediction));
+  std::vector<OpsRow> const ops = predicted_ops_rows(row.run_id, prediction);
+  append_result(arguments.option("out"), row, ops);
   write_spans(arguments.option("trace"), e, prediction);
+  if (page.wanted() || arguments.has("facts")) {
+    ReportFacts const facts = facts_of(row.run_id, e, prediction, memory, model.system());
+    write_facts(arguments, facts);
+    page.write({row}, ops, facts);
+  }
   if (arguments.has("json"))
     fmt::print("{}\n", to_json(std::span(&row, 1)));
   else

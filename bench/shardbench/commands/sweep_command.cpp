@@ -9,6 +9,7 @@
 #include "bench/shardbench/cli/commands.hpp"
 #include "bench/shardbench/cli/experiment_of.hpp"
 #include "bench/shardbench/cli/outputs.hpp"
+#include "bench/shardbench/cli/report_page.hpp"
 #include "bench/shardbench/jobs/child_job.hpp"
 #include "bench/shardbench/jobs/point_worker.hpp"
 #include "bench/shardbench/jobs/progress.hpp"
@@ -84,6 +85,9 @@ class Sweep {
     }
     return runnable;
   }
+
+  /// Of this sweep or an earlier one, in --out.
+  bool has_rows() const { return !commands_in(out_).empty(); }
 
   int supervise() {
     std::vector<std::size_t> const runnable = start(true);
@@ -200,8 +204,6 @@ class Sweep {
     }
   }
 
-  bool has_rows() const { return !commands_in(out_).empty(); }
-
   void print_counts(bool whole) const {
     std::string const counts = outcome_counts(outcomes_);
     fmt::print(human_, "\n{}{}\n",
@@ -236,10 +238,18 @@ class Sweep {
 int sweep_command(Arguments const& arguments) {
   if (arguments.has("resume") && !arguments.has("out"))
     throw InputError("--resume: needs --out, the file to go on from");
-  if (speaks_for_job()) check_outputs(arguments.option("out"));
+  if (arguments.has("report") && !arguments.has("out"))
+    throw InputError("--report: needs --out, the file of the rows it shows");
+  ReportPage page;
+  if (speaks_for_job()) {
+    check_outputs(arguments.option("out"));
+    page = ReportPage(arguments);
+  }
   Sweep sweep(arguments);
   if (!launched_as_job()) check_mpirun_arguments(arguments.mpirun_arguments, sweep.most_ranks());
-  return launched_as_job() ? sweep.join() : sweep.supervise();
+  int const code = launched_as_job() ? sweep.join() : sweep.supervise();
+  if (sweep.has_rows()) page.write(std::vector<std::string>{arguments.option("out")}, {});
+  return code;
 }
 
 }  // namespace shardbench

@@ -5,26 +5,11 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/comm/bus_bandwidth.hpp"
+#include "harness/evaluate/op_rates.hpp"
 #include "harness/program/analysis/count.hpp"
 
 namespace shardbench {
 namespace {
-
-CommCall call_of(OpKind kind) {
-  for (CommCall const call :
-       {CommCall::all_reduce, CommCall::reduce_scatter, CommCall::all_gather, CommCall::all_to_all})
-    if (to_string(call) == to_string(kind)) return call;
-  return CommCall::send_receive;
-}
-
-/// Ranks of the group that a label's communication runs in; 0 for compute.
-std::int64_t group_size(StepProgram const& program, Id<OpLabel> label) {
-  for (Segment const& segment : program.segments)
-    for (Op const& op : segment.ops)
-      if (op.group.valid() && op.label == label) return std::ssize(program.groups[op.group].members);
-  return 0;
-}
 
 bool same_label(OpsSample const& a, OpsSample const& b) {
   return a.label == b.label && a.kind == b.kind && a.phase == b.phase && a.axis == b.axis;
@@ -36,14 +21,7 @@ OpsRow row_of(std::string const& run_id, OpsSample const& s) {
   row.label = s.label, row.kind = s.kind, row.phase = s.phase, row.axis = s.axis;
   row.count = s.count;
   row.bytes = s.bytes, row.flops = s.flops, row.p50_us = s.p50_us, row.total_ms = s.total_ms;
-  double const seconds = 1e-6 * s.p50_us;
-  if (seconds <= 0) return row;
-  if (s.group_ranks == 0) {
-    if (s.flops > 0) row.tflops = s.flops / seconds / 1e12;
-    return row;
-  }
-  row.algbw_gb_per_s = s.bytes / seconds / 1e9;
-  row.busbw_gb_per_s = busbw_gb_per_s(call_of(s.op), static_cast<int>(s.group_ranks), s.bytes, seconds);
+  set_op_rates(row, s.op, s.group_ranks, s.p50_us);
   return row;
 }
 
@@ -63,7 +41,7 @@ std::vector<OpsSample> ops_samples(StepProgram const& program, Measurement const
     s.kind = transfer ? "send, receive" : std::string(to_string(label.kind));
     s.axis = transfer || is_communication(label.kind) ? std::string(to_string(label.axis)) : "compute";
     s.op = label.kind;
-    s.group_ranks = transfer ? 2 : group_size(program, Id<OpLabel>(time.label));
+    s.group_ranks = transfer ? 2 : group_ranks(program, LabelId(time.label));
     s.count = time.count;
     s.bytes = counted.bytes / calls, s.flops = counted.flops / calls;
     s.p50_us = time.p50_us, s.total_ms = time.total_ms;

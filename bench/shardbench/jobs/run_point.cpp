@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "bench/shardbench/cli/outputs.hpp"
+#include "bench/shardbench/cli/report_facts.hpp"
 #include "bench/shardbench/cli/trace_file.hpp"
 #include "bench/shardbench/jobs/ops_report.hpp"
 #include "bench/shardbench/jobs/row_builder.hpp"
@@ -113,7 +114,10 @@ PointResult run_point(Job& job, Experiment const& e, bool trace) {
     *result.row.memory_peak_bytes += job.maximum(bytes_beside_arena(runner.program(), job.device()));
   set_measurement(result.row, m, totals);
   result.ops = ops_rows(job, result.row.run_id, runner.program(), m);
-  if (trace) result.trace_events = trace_events(job.world().rank(), runner.program(), m.spans);
+  if (!trace) return result;
+  result.trace_events = trace_events(job.world().rank(), runner.program(), m.spans);
+  result.stage_fact =
+      stage_fact(job.world().rank(), runner.program(), runner.stage().replay(), m.spans, m.breakdown.step_ms);
   return result;
 }
 

@@ -13,6 +13,7 @@ struct PointResult {
   ReportRow row;
   std::vector<OpsRow> ops;   ///< of this rank
   std::string trace_events;  ///< of this rank, when asked for
+  std::string stage_fact;    ///< this rank's part of a report's timeline, where asked for
 };
 
 /// Throws IllegalConfig for a resolved experiment that has no step to execute, or, with check, none to compare with:

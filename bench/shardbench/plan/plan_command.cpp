@@ -8,6 +8,7 @@
 #include "bench/shardbench/cli/commands.hpp"
 #include "bench/shardbench/cli/experiment_of.hpp"
 #include "bench/shardbench/cli/outputs.hpp"
+#include "bench/shardbench/plan/plan_facts.hpp"
 #include "bench/shardbench/plan/plan_rows.hpp"
 #include "bench/shardbench/plan/plan_text.hpp"
 #include "bench/shardbench/plan/serve_text.hpp"
@@ -25,10 +26,16 @@ constexpr std::size_t simulated_in_search = 4;
 /// Counts that are tried one by one; beyond them the search doubles, and says what it passed over.
 constexpr std::size_t most_trials = 512, most_served_trials = 48;
 
-void write_rows(PlanInput const& in, std::vector<ReportRow>& rows) {
+/// `best`: whose timeline a report shows, nullptr where nothing fits or a request is served, not trained.
+void write_rows(PlanInput const& in, std::vector<ReportRow>& rows, CostModel const& model,
+                CountPlan const* best = nullptr) {
   if (!in.serving) mark_front(rows);
   for (ReportRow const& row : rows) append_result(in.out, row, {});
   if (in.json) fmt::print("{}\n", to_json(std::span(rows)));
+  if (!in.page.wanted()) return;
+  PlannedFacts facts;
+  if (best && !best->plan.result.best.empty()) facts = planned_facts(in, *best, model, rows);
+  in.page.write(rows, facts.ops, facts.facts);
 }
 
 CountPlan plan_count(PlanInput const& in, CostModel const& model, std::int64_t devices, PlanOptions const& options) {
@@ -120,8 +127,8 @@ int plan_counts(PlanInput const& in, CostModel const& model) {
     plans.push_back(plan_count(in, model, devices, in.options));
     add_rows(in, model, plans.back(), rows);
   }
-  write_rows(in, rows);
   CountPlan const* const best = chosen(in, plans);
+  write_rows(in, rows, model, best);
   if (in.json) return best ? 0 : 1;
   if (plans.size() > 1) print_curve(in, plans), fmt::print("\n");
   auto const tried =
@@ -163,7 +170,7 @@ int fail_fewest(PlanInput const& in, CostModel const& model, DeviceSearch const&
                          in.counts.front(), in.counts.back());
     for (ReportRow& row : rows) row.outcome = Outcome::failed, row.reason = reason;
   }
-  write_rows(in, rows);
+  write_rows(in, rows, model, &count);
   if (in.json) return 1;
   if (reason.empty())
     print_plan(in, count, model);
@@ -222,7 +229,7 @@ int plan_fewest(PlanInput const& in, CostModel const& model) {
   std::vector<ReportRow> rows;
   CountPlan const count = plan_count(in, model, search.devices, in.options);
   add_rows(in, model, count, rows);
-  write_rows(in, rows);
+  write_rows(in, rows, model, &count);
   if (!in.json) print_plan(in, count, model);
   return 0;
 }
@@ -259,7 +266,7 @@ int show_serving(PlanInput const& in, CostModel const& model, std::vector<std::i
     if (result.best.empty()) add_failed(rows, in, model, request, result);
     if (!in.json) print_serving(in, request, result, model);
   }
-  write_rows(in, rows);
+  write_rows(in, rows, model);
   return found ? 0 : 1;
 }
 

@@ -155,6 +155,7 @@ PlanInput read_plan_input(Arguments const& a, CostModel const& model) {
   in.system = a.option("system");
   in.stack = a.has("stack") ? a.option("stack") : "ours";
   in.out = a.option("out");
+  in.page = ReportPage(a);
   in.json = a.has("json"), in.what_if = a.has("what-if"), in.pareto = a.has("pareto");
   read_objective(in, a);
   if (a.has("gpus"))

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/shardbench/cli/command_table.hpp"
+#include "bench/shardbench/cli/report_page.hpp"
 #include "harness/planner/demands.hpp"
 #include "harness/planner/goodput.hpp"
 #include "harness/planner/objective.hpp"
@@ -32,6 +33,7 @@ struct PlanInput {
   bool serving = false;
   std::int64_t sequences = 0;  ///< decoded at once, 0: searched
   double ttft_limit_ms = 0, tpot_limit_ms = 0;
+  ReportPage page;
 };
 
 /// Throws InputError naming the flag, the value and what is allowed. `model`: of --system and --stack.
