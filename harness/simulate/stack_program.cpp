@@ -315,10 +315,11 @@ FrameworkBytes framework_bytes(SoftwareStack const& stack, std::int64_t communic
 }
 
 std::int64_t communicators_of(StepProgram const& p) {
-  std::set<std::vector<std::int64_t>> apart;  // groups of the same ranks share one
-  for (Group const& group : p.groups)
-    if (group.members.size() > 1) apart.insert(group.members);
-  return std::ssize(apart);
+  std::set<std::vector<std::int64_t>> used;  // groups of the same ranks share one
+  for (Segment const& s : p.segments)
+    for (Op const& op : s.ops)
+      if (op.group.valid() && p.groups[op.group].members.size() > 1) used.insert(p.groups[op.group].members);
+  return std::ssize(used) + (p.degree[Axis::pp] > 1 ? 1 : 0);
 }
 
 std::vector<LoweredStage> with_stack(std::vector<LoweredStage> stages, SoftwareStack const& stack) {

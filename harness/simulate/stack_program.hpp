@@ -17,7 +17,7 @@ struct FrameworkBytes {
 };
 /// `activation_bytes`: activations and temporaries at their peak.
 FrameworkBytes framework_bytes(SoftwareStack const& stack, std::int64_t communicators, double activation_bytes);
-/// Communicators that a rank has: its groups of several ranks.
+/// Communicators that a rank has: the groups of its collectives, and one for the messages between stages.
 std::int64_t communicators_of(StepProgram const& program);
 
 /// The same of each stage; those that a stack leaves as they are stay shared.
