@@ -182,7 +182,9 @@ class Lowering {
   }
 
   void make_chunks() {
-    auto const layers = piece_layers(e_);
+    // One stage has no pipeline, whatever its schedule.
+    auto const layers = p_.schedule.pieces() == 1 ? std::vector{e_.model.layers} : piece_layers(e_);
+    VALIDATE(std::ssize(layers) == p_.schedule.pieces(), "a layout and a schedule differ in their pieces");
     auto const stage = static_cast<std::int32_t>(p_.stage);
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
       auto const units = units_of({stage, c}, layers);

@@ -49,6 +49,12 @@ TEST(StageLayout, APieceWithNothingHandsOnWhatItIsGiven) {
   }
 }
 
+TEST(StageLayout, OneStageHasAllLayersWhateverItsSchedule) {
+  if (ranks() != 2) return;
+  for (ScheduleKind const schedule : {ScheduleKind::zb_v, ScheduleKind::zb_h1, ScheduleKind::gpipe})
+    expect_parity(small_experiment(small_gpt(4), cut(2, 1, 1, schedule)), 1);
+}
+
 TEST(Interleaved, AnyCountOfMicrobatches) {
   if (ranks() != 4) return;
   Cut p = cut(1, 1, 4, ScheduleKind::interleaved);
