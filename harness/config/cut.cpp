@@ -35,6 +35,13 @@ std::string to_string(Cut const& c) {
   if (c.sequence_parallel) parts.emplace_back("sp");
   if (c.tp_overlap != TpOverlap::none) parts.emplace_back("tp overlap");
   if (c.recompute != Recompute::none) parts.push_back(fmt::format("recompute {}", to_string(c.recompute)));
+  if (!c.recompute_modules.empty()) parts.push_back("recompute " + to_string(c.recompute_modules));
+  if (c.embedding_slot || c.head_slot)
+    parts.push_back(fmt::format("{}{}{} as layer{}", c.embedding_slot ? "embedding" : "",
+                                c.embedding_slot && c.head_slot ? " and " : "", c.head_slot ? "head" : "",
+                                c.embedding_slot && c.head_slot ? "s" : ""));
+  if (c.first_stage_layers > 0) parts.push_back(fmt::format("{} layers on the first stage", c.first_stage_layers));
+  if (c.last_stage_layers > 0) parts.push_back(fmt::format("{} layers on the last stage", c.last_stage_layers));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -49,21 +56,6 @@ std::int64_t model_chunks(Cut const& cut) { return cut.pp * rules_of(cut.schedul
 
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by) {
   return round_up(vocab, divisible_by * tp);
-}
-
-std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages, bool embedding_and_head_as_layers) {
-  bool const extra = embedding_and_head_as_layers && stages > 1;
-  std::int64_t const total = layers + (extra ? 2 : 0);
-  if (stages < 1 || layers < 1 || stages > layers)
-    throw IllegalConfig(fmt::format("pp: {} stages for {} layers; from 1 to {} are legal", stages, layers, layers));
-  std::vector<std::int64_t> result(stages, total / stages);
-  // From the last but one backwards: the last stage holds the head, the first the embedding.
-  for (std::int64_t left = total % stages; left > 0; --left) ++result[stages - 1 - left];
-  if (extra) {
-    --result.front();
-    --result.back();
-  }
-  return result;
 }
 
 }  // namespace shardbench

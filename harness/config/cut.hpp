@@ -9,6 +9,7 @@
 
 #include "harness/config/axis.hpp"
 #include "harness/config/model_config.hpp"
+#include "harness/config/recompute_modules.hpp"
 #include "harness/schedule/schedule.hpp"
 
 namespace shardbench {
@@ -42,7 +43,10 @@ struct Cut {
   std::int64_t tp_overlap_chunks = 4;  ///< pieces of a GEMM and its collective when chunked
   ScheduleKind schedule = plain_schedule;
   Recompute recompute = Recompute::none;
-  std::int64_t recompute_layers = 0;  ///< layers per stage that recompute, 0 means all
+  std::int64_t recompute_layers = 0;   ///< layers per stage that recompute, 0 means all
+  RecomputeModules recompute_modules;  ///< parts of a layer that are computed again; empty: what `recompute` says
+  std::int64_t first_stage_layers = 0, last_stage_layers = 0;  ///< 0: as many as the stages between
+  bool embedding_slot = false, head_slot = false;              ///< each takes the place of a layer
   CpMethod cp_method = CpMethod::ring;
   std::int64_t ranks() const { return dp * tp * pp * cp; }
   std::int64_t degree(Axis axis) const;
@@ -65,8 +69,10 @@ std::int64_t chunks_per_rank(Cut const& cut);
 std::int64_t model_chunks(Cut const& cut);
 
 /// Every rule the pair breaks, in words that name the rule, the value and the legal values; empty when it is legal.
-/// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here.
-std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& cut);
+/// The one place of the cut rules: `run`, `sweep`, `simulate` and `plan` all ask here. `pieces`: the layers of each
+/// piece of the model where a layout says them.
+std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& cut,
+                                         std::vector<std::int64_t> const& pieces = {});
 
 /// Tensor-parallel degrees that every cut of the model allows, ascending, up to `limit`.
 std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit);
@@ -76,10 +82,5 @@ std::string list_text(std::vector<std::int64_t> const& values);
 
 /// ceil(vocab / (128*tp)) * 128*tp (Megatron make-vocab-size-divisible-by).
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t tp, std::int64_t divisible_by = 128);
-
-/// Layers of each pipeline stage; leftovers go to the inner stages (case P04). With `embedding_and_head_as_layers`
-/// the embedding and the head each take the place of a layer, on the first and the last stage.
-std::vector<std::int64_t> split_layers(std::int64_t layers, std::int64_t stages,
-                                       bool embedding_and_head_as_layers = false);
 
 }  // namespace shardbench

@@ -6,7 +6,9 @@
 
 #include "harness/config/cut.hpp"
 #include "harness/config/reasons.hpp"
+#include "harness/config/stage_layout.hpp"
 #include "harness/schedule/schedule_rules.hpp"
+#include "kernels/core/error.hpp"
 
 namespace shardbench {
 namespace {
@@ -76,14 +78,40 @@ void add_experts(ModelConfig const& model, Cut const& p, Reasons& reasons) {
       legal.empty() ? "none (change etp or pp)" : list_text(legal));
 }
 
-void add_pipeline(ModelConfig const& model, Cut const& p, Reasons& reasons) {
+/// Whether there are layers enough for the pieces; embedding and head count where the cut says so.
+void add_pieces(ModelConfig const& model, Cut const& p, Reasons& reasons) {
+  std::int64_t const ends = p.pp == 1 ? 0 : (p.embedding_slot ? 1 : 0) + (p.head_slot ? 1 : 0);
+  std::int64_t const most = model.layers + ends;
+  std::string const counted = ends == 0 ? "" : fmt::format(" and {} slot{} at the ends", ends, ends == 1 ? "" : "s");
+  if (p.pp > most)
+    add(reasons, "pp: {} stages for {} layers{}; legal: 1 to {}", p.pp, model.layers, counted, most);
+  else if (model_chunks(p) > most)
+    add(reasons, "{}: pp {} needs {} chunks of at least one layer, {} has {}{}; at most pp {}{}",
+        p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers, counted,
+        most / chunks_per_rank(p),
+        ends == 0 && model_chunks(p) <= model.layers + 2
+            ? ", or embedding and head as layers (--embedding-slot --head-slot)"
+            : "");
+}
+
+void add_stage_ends(ModelConfig const& model, Cut const& p, Reasons& reasons) {
+  bool const given = p.first_stage_layers > 0 || p.last_stage_layers > 0;
+  char const* const flag = p.first_stage_layers > 0 ? "first-stage-layers" : "last-stage-layers";
+  if (given && p.pp == 1) return add(reasons, "{}: given with pp 1, whose stage has all; legal with pp >= 2", flag);
+  if (given && (p.embedding_slot || p.head_slot))
+    return add(reasons, "{}: given with embedding-slot or head-slot, which say it too; legal: one of them", flag);
+  if (!given || model.layers < 1) return;
+  try {
+    piece_layers(model, p);
+  } catch (IllegalConfig const& refusal) {
+    reasons.emplace_back(refusal.what());
+  }
+}
+
+void add_pipeline(ModelConfig const& model, Cut const& p, bool laid_out, Reasons& reasons) {
   ScheduleRules const& rules = rules_of(p.schedule);
-  if (p.pp > model.layers)
-    add(reasons, "pp: {} stages for {} layers; legal: 1 to {}", p.pp, model.layers, model.layers);
-  else if (model_chunks(p) > model.layers)
-    add(reasons, "{}: pp {} needs {} chunks of at least one layer, {} has {}; at most pp {}",
-        p.vpp > 1 ? "vpp" : "schedule", p.pp, model_chunks(p), model.name, model.layers,
-        model.layers / chunks_per_rank(p));
+  if (!laid_out) add_pieces(model, p, reasons);
+  if (!laid_out && reasons.empty()) add_stage_ends(model, p, reasons);
   if (p.vpp > 1 && !rules.takes_vpp())
     add(reasons, "vpp: {} given, schedule {} has {} chunk{} a stage; legal: 1, or schedule interleaved", p.vpp,
         rules.name, rules.fixed_chunks, rules.fixed_chunks == 1 ? "" : "s");
@@ -121,20 +149,41 @@ void add_ulysses(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (check(heads, "query")) check(kv_heads, "kv");
 }
 
+/// What is computed again must be there, and must not be computed again already.
+void add_recomputation(ModelConfig const& model, Cut const& p, std::vector<std::int64_t> const& pieces,
+                       Reasons& reasons) {
+  if (!p.recompute_modules.empty()) {
+    Reasons legal;
+    for (RecomputeModule const m : enum_values<RecomputeModule>())
+      if (has_module(model, m)) legal.emplace_back(to_string(m));
+    for (RecomputeModule const m : enum_values<RecomputeModule>())
+      if (p.recompute_modules.has(m) && !has_module(model, m))
+        add(reasons, "recompute-modules: {} given, {} has no such part; legal: {}", to_string(m), model.name,
+            legal.empty() ? "none" : fmt::format("{}", fmt::join(legal, ", ")));
+    if (p.recompute == Recompute::full && p.recompute_layers == 0)
+      add(reasons,
+          "recompute-modules: {} given with recompute full, which has all of each layer; legal with none, selective, "
+          "or "
+          "full and recompute-layers",
+          to_string(p.recompute_modules));
+  }
+  if (p.recompute_layers == 0) return;
+  if (p.recompute == Recompute::none && p.recompute_modules.empty())
+    add(reasons, "recompute-layers: {} given with recompute none; legal with selective or full", p.recompute_layers);
+  std::int64_t const slots = model.layers + (p.embedding_slot ? 1 : 0) + (p.head_slot ? 1 : 0);
+  if (!reasons.empty() || (pieces.empty() && model_chunks(p) > slots)) return;
+  std::int64_t const most = std::ranges::max(pieces.empty() ? piece_layers(model, p) : pieces);
+  if (p.recompute_layers > most)
+    add(reasons, "recompute-layers: {} given, a chunk has {} of the {} layers at most; legal: 1 to {}",
+        p.recompute_layers, most, model.layers, most);
+}
+
 void add_tensor_details(ModelConfig const& model, Cut const& p, Reasons& reasons) {
   if (!(p.tp_sync_fraction >= 0 && p.tp_sync_fraction <= 1))
     add(reasons, "tp-sync-fraction: {} given; legal: 0 to 1", p.tp_sync_fraction);
   if (p.tp_sync_fraction < 1 && p.sequence_parallel)
     add(reasons, "tp-sync-fraction: {} given with sequence-parallel: private channels cannot be cut along the sequence",
         p.tp_sync_fraction);
-  if (p.recompute_layers > 0 && p.recompute == Recompute::none)
-    add(reasons, "recompute-layers: {} given with recompute none; legal with selective or full", p.recompute_layers);
-  if (std::int64_t const chunks = model_chunks(p); p.recompute_layers > 0 && chunks <= model.layers) {
-    std::int64_t const most = std::ranges::max(split_layers(model.layers, chunks));
-    if (p.recompute_layers > most)
-      add(reasons, "recompute-layers: {} given, a chunk has {} of the {} layers at most; legal: 1 to {}",
-          p.recompute_layers, most, model.layers, most);
-  }
   if (p.cp > 1 && p.cp_method == CpMethod::ulysses) add_ulysses(model, p, reasons);
 }
 
@@ -151,7 +200,8 @@ std::vector<std::int64_t> legal_tp(ModelConfig const& model, std::int64_t limit)
   return result;
 }
 
-std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& p) {
+std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& p,
+                                         std::vector<std::int64_t> const& pieces) {
   Reasons reasons;
   for (auto const& [name, degree] : named_degrees(p))
     if (degree < 1) add(reasons, "{}: {} given; legal: 1 and more", name, degree);
@@ -166,13 +216,15 @@ std::vector<std::string> illegal_reasons(ModelConfig const& model, Cut const& p)
     if (p.zero_stage == 3 && p.dp > 1)
       add(reasons, "zero: 3 given, layers of {} read one another's outputs far apart; legal: 0, 1, 2", model.name);
     add_states(p, reasons);
+    add_recomputation(model, p, {}, reasons);
     return reasons;
   }
   add_tp(model, p.tp, reasons);
   add_experts(model, p, reasons);
-  add_pipeline(model, p, reasons);
+  add_pipeline(model, p, !pieces.empty(), reasons);
   add_states(p, reasons);
   add_tensor_details(model, p, reasons);
+  add_recomputation(model, p, pieces, reasons);
   return reasons;
 }
 

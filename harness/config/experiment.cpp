@@ -7,6 +7,8 @@
 #include "harness/config/field_text.hpp"
 #include "harness/config/reasons.hpp"
 #include "harness/config/size_rules.hpp"
+#include "harness/config/stage_layout.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/index.hpp"
 
@@ -39,6 +41,15 @@ void set_images(Experiment& e) {
   if (e.classes == 0) return;
   if (!m.takes_images()) throw InputError(fmt::format("--classes: {} given, {} classifies nothing", e.classes, m.name));
   (m.vision ? m.vision->classes : m.yolo->classes) = e.classes;
+}
+
+/// A layout says how many chunks a stage has where nothing else does.
+void set_chunks_of_layout(Experiment& e) {
+  Cut& c = e.cut;
+  bool const takes_chunks = c.schedule == plain_schedule || rules_of(c.schedule).takes_vpp();
+  if (e.pipeline_layout.empty() || c.vpp > 1 || c.pp < 2 || !takes_chunks || e.given.contains("schedule")) return;
+  std::int64_t const pieces = std::ssize(parse_pipeline_layout(e.pipeline_layout));
+  if (pieces % c.pp == 0) c.vpp = pieces / c.pp;
 }
 
 void fill_seq(Experiment& e) {
@@ -88,6 +99,11 @@ void check_seq(Experiment const& e, Reasons& reasons) {
     if (e.dropout > 0) add(reasons, "dropout: {} given, {} has none; legal: 0", e.dropout, model.name);
     return;
   }
+  if (e.loss_chunks > 1 && model.takes_images())
+    add(reasons, "loss-chunks: {} given, {} has no logits of tokens; legal: 1", e.loss_chunks, model.name);
+  if (e.loss_chunks > 1 && p.tp_sync_fraction < 1)
+    add(reasons, "loss-chunks: {} given with tp-sync-fraction {}, whose streams each have a head; legal: 1",
+        e.loss_chunks, p.tp_sync_fraction);
   if (model.vision && e.seq != model.vision_tokens())
     add(reasons, "seq: {} given, an image of {} makes {} tokens", e.seq, model.name, model.vision_tokens());
   if (model.position == PositionKind::learned && e.seq > model.max_positions)
@@ -126,6 +142,9 @@ void check_phase(Experiment const& e, Reasons& reasons) {
   if (e.cut.schedule != ScheduleKind::one_f_one_b && e.cut.schedule != ScheduleKind::gpipe)
     add(reasons, "schedule: {} given, {} has no backward pass; legal: gpipe, 1f1b", to_string(e.cut.schedule), phase);
   if (e.model.takes_images()) add(reasons, "phase: {} given, {} generates nothing; legal: train", phase, e.model.name);
+  if (!e.cut.recompute_modules.empty())
+    add(reasons, "recompute-modules: {} given, {} has no backward pass; legal: none",
+        to_string(e.cut.recompute_modules), phase);
   if (e.cut.recompute != Recompute::none)
     add(reasons, "recompute: {} given, {} has no backward pass; legal: none", to_string(e.cut.recompute), phase);
   if (e.cut.zero_stage > 0) add(reasons, "zero: {} given, {} has no optimizer; legal: 0", e.cut.zero_stage, phase);
@@ -176,7 +195,14 @@ void check_fp8(Experiment const& e, Reasons& reasons) {
 
 /// What the model or a strategy file forbids of the cut, whatever the sizes.
 Reasons reasons_of_cut(Experiment const& e) {
-  Reasons reasons = illegal_reasons(e.model, e.cut);
+  std::vector<LayoutPiece> laid_out;
+  if (!e.pipeline_layout.empty()) laid_out = parse_pipeline_layout(e.pipeline_layout);
+  std::vector<std::int64_t> layers;
+  for (LayoutPiece const& piece : laid_out) layers.push_back(piece.layers);
+  Reasons reasons = illegal_reasons(e.model, e.cut, layers);
+  if (reasons.empty() && !laid_out.empty())
+    if (std::string problem = pipeline_layout_problem(e, laid_out); !problem.empty())
+      reasons.push_back(std::move(problem));
   if (e.strategy.empty()) return reasons;
   if (e.cut.sequence_parallel)
     reasons.push_back("sequence-parallel: given with a strategy file; legal: false (the file says where blocks lie)");
@@ -229,6 +255,7 @@ void resolve(Experiment& e) {
   cut_layers(e);
   set_images(e);
   fill_seq(e);
+  set_chunks_of_layout(e);
   // vpp has no other meaning than this schedule; any choice of the user stays and is checked.
   if (e.cut.vpp > 1 && e.cut.schedule == ScheduleKind::one_f_one_b && !e.given.contains("schedule"))
     e.cut.schedule = ScheduleKind::interleaved;

@@ -27,6 +27,7 @@ struct Experiment {
   ModelConfig model;                ///< resolved, with `layers` cut when asked
   Cut cut;
   std::string strategy;           ///< path of a strategy YAML, empty for the built-in Megatron cut
+  std::string pipeline_layout;    ///< pieces of the model as Megatron writes them ("Et*3|t*4|t*3L"); empty: even
   std::int64_t layers = 0;        ///< 0: all of the model's
   std::int64_t seq = 0;           ///< 0: the lesser of 1024 and what the model allows
   std::int64_t image_size = 0;    ///< pixels a side, 0: the model's
@@ -35,6 +36,8 @@ struct Experiment {
   std::int64_t global_batch = 0;  ///< samples a step over all ranks, 0: micro_batch * dp
   Dtype precision = Dtype::f32;
   Dtype gradient_dtype = Dtype::f32;
+  std::int64_t vocab_divisible_by = 128;  ///< the vocabulary is padded to multiples of this times tp
+  std::int64_t loss_chunks = 1;           ///< pieces of the tokens whose logits there are at a time
   Scope scope = Scope::model;
   PhaseKind phase = PhaseKind::train;
   std::int64_t context = 0;  ///< decode: tokens in the KV cache before the step; 0: seq - 1

@@ -5,6 +5,7 @@
 
 #include "harness/config/knob.hpp"
 #include "harness/config/knob_kinds.hpp"
+#include "harness/config/stage_layout.hpp"
 #include "harness/schedule/schedule_rules.hpp"
 
 namespace shardbench {
@@ -26,6 +27,34 @@ constexpr KnobNeed tensor_ranks{"tp 1", "tp >= 2", [](Experiment const& e) { ret
 constexpr KnobNeed context_ranks{"cp 1", "cp >= 2", [](Experiment const& e) { return e.cut.cp > 1; }};
 constexpr KnobNeed stages{"pp 1", "pp >= 2", [](Experiment const& e) { return e.cut.pp > 1; }};
 constexpr KnobNeed peers{"one rank", "ranks >= 2", [](Experiment const& e) { return e.cut.ranks() > 1; }};
+
+/// A set of the parts of a layer.
+Knob recompute_parts(std::string flag, std::string help) {
+  auto set = [=](Experiment& e, std::string_view text) {
+    e.cut.recompute_modules = parse_recompute_modules(flag, text);
+  };
+  auto get = [](Experiment const& e) {
+    return e.cut.recompute_modules.empty() ? std::string("none") : to_string(e.cut.recompute_modules);
+  };
+  std::string allowed = "none";
+  for (RecomputeModule const m : enum_values<RecomputeModule>()) allowed += fmt::format("|{}", to_string(m));
+  return {flag, allowed, std::move(help), CellKind::text, set, get};
+}
+
+/// The pieces of the model, as text that is read when it is set.
+Knob stage_layout(std::string flag, std::string help) {
+  auto set = [](Experiment& e, std::string_view text) {
+    parse_pipeline_layout(text);
+    e.pipeline_layout = text;
+  };
+  auto get = [](Experiment const& e) { return e.pipeline_layout; };
+  return {flag, "layout as Megatron writes it (Et*3|(tt|)*29,m|L)", std::move(help), CellKind::text, set, get};
+}
+
+/// What a layout says already.
+std::string beside_layout(Experiment const& e) {
+  return e.pipeline_layout.empty() ? "" : "a pipeline-layout, which says the layers of every piece; legal without it";
+}
 
 bool has_experts(Experiment const& e) { return e.model.moe.has_value(); }
 bool in_chunks(Experiment const& e) { return e.cut.tp_overlap == TpOverlap::chunked; }
@@ -100,6 +129,12 @@ Knobs size_knobs() {
           .from({"precision", "--precision fp32|bf16",
                  "storage of weights and activations; products accumulate in fp32, masters are fp32",
                  "Micikevicius et al. 2018, Mixed Precision Training"}),
+      integer("vocab-divisible-by", "the vocabulary is padded to multiples of this times tp", 1, 65536,
+              SB_FIELD(vocab_divisible_by))
+          .what("vocab_divisible_by", "The vocabulary is padded to multiples of this times tp.")
+          .from({"vocabulary padding", "--vocab-divisible-by N",
+                 "the vocabulary is padded to multiples of N times tp (Megatron: --make-vocab-size-divisible-by)",
+                 "Shoeybi et al. 2019, Megatron-LM"}),
       choice("gradient-dtype", "in which gradients are kept and reduced", std::vector{Dtype::f32, Dtype::bf16},
              SB_FIELD(gradient_dtype))
           .never_with(
@@ -253,6 +288,14 @@ Knobs schedule_knobs() {
           .empty_at_zero()
           .from({"recompute some layers", "--recompute-layers N", "only N layers of a stage recompute",
                  "Korthikanti et al. 2022, Reducing Activation Recomputation"}),
+      recompute_parts("recompute-modules",
+                      "parts of a layer computed again in the backward pass, joined by +; recompute selective alone is "
+                      "core_attn")
+          .cut("recompute_modules", "Parts of a layer that are computed again, joined by +; empty: as recompute says.")
+          .shown_as([](Experiment const& e) { return to_string(e.cut.recompute_modules); })
+          .from({"recompute by module", "--recompute-modules LIST",
+                 "parts of each layer are computed again in backward, as Megatron Core names them",
+                 "Korthikanti et al. 2022; DeepSeek-AI 2024, DeepSeek-V3 Technical Report, section 3.2.3"}),
       path("strategy", "path of a strategy YAML", "weight placements of your own", SB_FIELD(strategy))
           .cut("strategy", "Path of the strategy file; empty for the built-in cut.")
           .needs(tensor_ranks)
@@ -273,6 +316,52 @@ Knobs schedule_knobs() {
               SB_FIELD(context))
           .what("context", "Tokens in the KV cache before the step; empty unless decoding.", "tokens")
           .empty_at_zero(),
+  };
+}
+
+Knobs layout_knobs() {
+  return {
+      stage_layout("pipeline-layout",
+                   "layers of each piece of the model: E embedding, t layer, m prediction, L loss, | next piece, *N "
+                   "repeats")
+          .cut("pipeline_layout", "Pieces of the model as Megatron writes them; empty: even, leftovers inside.")
+          .needs(stages)
+          .from({"pipeline layout", "--pipeline-layout TEXT",
+                 "layers, embedding and loss of each piece of the model, as --pipeline-model-parallel-layout has them",
+                 "Megatron Core, pipeline_parallel_layer_layout"}),
+      toggle("embedding-slot", "the embedding takes the place of a layer on the first stage",
+             SB_FIELD(cut.embedding_slot))
+          .never_with(beside_layout)
+          .cut("embedding_slot", "The embedding takes the place of a layer.")
+          .needs(stages)
+          .from({"embedding as a layer", "--embedding-slot",
+                 "the first stage has a layer less (Megatron: --account-for-embedding-in-pipeline-split)",
+                 "Llama Team 2024, The Llama 3 Herd of Models, section 3.3.2"}),
+      toggle("head-slot", "the head takes the place of a layer on the last stage", SB_FIELD(cut.head_slot))
+          .never_with(beside_layout)
+          .cut("head_slot", "The head takes the place of a layer.")
+          .needs(stages)
+          .from({"head as a layer", "--head-slot",
+                 "the last stage has a layer less (Megatron: --account-for-loss-in-pipeline-split)",
+                 "Llama Team 2024, The Llama 3 Herd of Models, section 3.3.2"}),
+      integer("first-stage-layers", "layers of the first stage; as many as the others when not given", 1, degree_limit,
+              SB_FIELD(cut.first_stage_layers))
+          .never_with(beside_layout)
+          .cut("first_stage_layers", "Layers of the first stage; empty: as many as the others.")
+          .empty_at_zero()
+          .needs(stages)
+          .from({"layers of the first stage", "--first-stage-layers N",
+                 "the first stage has N layers (Megatron: --decoder-first-pipeline-num-layers)",
+                 "Megatron Core, TransformerConfig"}),
+      integer("last-stage-layers", "layers of the last stage; as many as the others when not given", 1, degree_limit,
+              SB_FIELD(cut.last_stage_layers))
+          .never_with(beside_layout)
+          .cut("last_stage_layers", "Layers of the last stage; empty: as many as the others.")
+          .empty_at_zero()
+          .needs(stages)
+          .from({"layers of the last stage", "--last-stage-layers N",
+                 "the last stage has N layers (Megatron: --decoder-last-pipeline-num-layers)",
+                 "Megatron Core, TransformerConfig"}),
   };
 }
 
@@ -355,6 +444,13 @@ Knobs training_knobs() {
           .from({"multi-token prediction", "--mtp N",
                  "N layers more predict tokens further ahead; embedding and head are shared, their losses weighted",
                  "DeepSeek-AI 2024, DeepSeek-V3 Technical Report"}),
+      integer("loss-chunks", "pieces of a microbatch's tokens whose logits there are at a time", 1, 1024,
+              SB_FIELD(loss_chunks))
+          .never_with(without_gradients)
+          .cut("loss_chunks", "Pieces of the tokens whose logits there are at a time.")
+          .from({"chunked loss", "--loss-chunks N",
+                 "head and loss take the tokens in N pieces, whose logits backward computes again",
+                 "Hsu et al. 2024, Liger Kernel (fused linear cross entropy)"}),
       number("mtp-weight", "weight of the prediction layers' mean loss", 0, number_limit, SB_FIELD(mtp_weight))
           .never_with([](Experiment const& e) {
             return e.mtp > 0 ? "" : "mtp 0, which has no such loss; legal with mtp 1 and more";
@@ -394,7 +490,7 @@ std::span<Knob const> knobs() {
   static Knobs const table = [] {
     Knobs all;
     for (auto const part : {model_knobs, size_knobs, degree_knobs, state_knobs, tensor_knobs, schedule_knobs,
-                            device_knobs, training_knobs, measuring_knobs})
+                            layout_knobs, device_knobs, training_knobs, measuring_knobs})
       std::ranges::move(part(), std::back_inserter(all));
     return all;
   }();
@@ -403,19 +499,20 @@ std::span<Knob const> knobs() {
 
 std::vector<KnobSource> knob_sources() {
   // An axis, then what refines it; a knob that is not named here comes after these.
-  constexpr std::array order{// copies of the model
-                             "dp", "bucket-mb", "zero", "zero-keep", "shard-ranks",
-                             // a layer over ranks
-                             "tp", "sequence-parallel", "tp-sync-fraction", "tp-overlap",
-                             // layers over stages
-                             "pp", "schedule",
-                             // a sequence over ranks
-                             "cp", "cp-method",
-                             // experts over ranks
-                             "ep", "etp", "capacity", "routing", "router-skew",
-                             // what a step does
-                             "recompute", "recompute-layers", "mtp", "phase", "clip-grad", "dropout", "precision",
-                             "gradient-dtype", "strategy"};
+  constexpr std::array order{
+      // copies of the model
+      "dp", "bucket-mb", "zero", "zero-keep", "shard-ranks",
+      // a layer over ranks
+      "tp", "sequence-parallel", "tp-sync-fraction", "tp-overlap",
+      // layers over stages
+      "pp", "schedule", "pipeline-layout", "embedding-slot", "head-slot", "first-stage-layers", "last-stage-layers",
+      // a sequence over ranks
+      "cp", "cp-method",
+      // experts over ranks
+      "ep", "etp", "capacity", "routing", "router-skew",
+      // what a step does
+      "recompute", "recompute-layers", "recompute-modules", "mtp", "loss-chunks", "phase", "clip-grad", "dropout",
+      "precision", "gradient-dtype", "strategy"};
   std::vector<KnobSource> lines;
   auto const add = [&](Knob const& knob) { lines.insert(lines.end(), knob.sources.begin(), knob.sources.end()); };
   for (std::string_view const flag : order) add(find_knob(flag));

@@ -214,6 +214,14 @@ AttentionKind read_attention(Section& s) {
   return AttentionKind::unfused;
 }
 
+/// In fp32 the loss keeps its softmax until backward, and takes an fp32 copy of the logits and of their gradient
+/// besides (torch.nn.functional.cross_entropy of logits.float(); Megatron Core's vocab_parallel_cross_entropy).
+void read_logits(Section& s, SoftwareStack& k) {
+  std::string const dtype = s.text("logits");
+  if (dtype != "fp32" && dtype != "bf16") s.fail("logits", fmt::format("{} is not fp32 or bf16", in_quotes(dtype)));
+  if (dtype == "fp32") k.logits_bytes = k.loss_working_bytes = 4;
+}
+
 std::string shipped_text(std::string_view name, std::span<ShippedFile const> shipped, char const* what) {
   auto const found = std::ranges::find(shipped, name, &ShippedFile::name);
   if (found != shipped.end()) return std::string(found->text);
@@ -313,6 +321,14 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.saved_mask_bytes = s.number_or("saved_mask_bytes", 0, 0, 4);
   k.saved_score_bytes = s.number_or("saved_score_bytes", 0, 0, 16);
   k.recompute_keeps_output = s.flag_or("recompute_keeps_output", false);
+  if (s.has("logits")) read_logits(s, k);
+  k.moment_bytes = s.integer_or("moment_bytes", 4, 1, 4);
+  k.activation_input_bytes = s.integer_or("activation_input_bytes", 0, 0, 4);
+  k.merged_weights = s.flag_or("merged_weights", false);
+  k.context_gb = s.number_or("context_gb", 0, 0, 100);
+  k.workspace_gb = s.number_or("workspace_gb", 0, 0, 100);
+  k.communicator_gb = s.number_or("communicator_gb", 0, 0, 100);
+  k.fragmentation = s.number_or("fragmentation", 0, 0, 10);
   k.reserved_gb = s.number_or("reserved_gb", 0, 0, 1e4);
   s.end();
   return k;

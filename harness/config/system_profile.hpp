@@ -128,8 +128,17 @@ struct SoftwareStack {
   double saved_mask_bytes = 0;   ///< bytes kept per element of each dropout
   double saved_score_bytes = 0;  ///< bytes kept per attention score
   bool recompute_keeps_output =
-      false;               ///< selective recomputation keeps attention's output, which the next layer saved
-  double reserved_gb = 0;  ///< memory taken by context, communicators and fragmentation
+      false;                ///< selective recomputation keeps attention's output, which the next layer saved
+  double logits_bytes = 0;  ///< bytes kept per logit beside the logits, from the loss to its backward (fp32 softmax)
+  double loss_working_bytes = 0;  ///< bytes per logit that each pass of the loss takes besides (fp32 copy, gradient)
+  std::int64_t moment_bytes = 4;  ///< bytes of a moment of the optimizer
+  std::int64_t activation_input_bytes = 0;  ///< bytes an input of a gated activation is kept in; 0: as it was computed
+  bool merged_weights = false;  ///< experts' outputs are weighted before they return: none is kept for the weights
+  double context_gb = 0;        ///< memory of the device's context and loaded kernels
+  double workspace_gb = 0;      ///< memory of libraries' workspaces
+  double communicator_gb = 0;   ///< memory of each communicator of a rank
+  double fragmentation = 0;     ///< share of activations and temporaries that the allocator holds beyond them
+  double reserved_gb = 0;       ///< memory taken by all of that, where it is not told apart
 };
 
 /// Reads and checks a profile. Throws InputError "file: key: problem" for what is missing, unknown or out of range.

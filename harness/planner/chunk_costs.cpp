@@ -3,18 +3,36 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/config/stage_layout.hpp"
+#include "kernels/core/error.hpp"
+
 namespace shardbench {
 
-std::vector<ModelPart> model_parts(ModelConfig const& model, PipelineSchedule const& shape) {
-  std::vector<std::int64_t> const layers = split_layers(model.layers, shape.pieces());
+namespace {
+
+/// Layers of each piece under the base's layout, or an even one.
+std::vector<std::int64_t> layers_of_pieces(Experiment const& base, PipelineSchedule const& shape) {
+  if (!base.pipeline_layout.empty()) return piece_layers(base);
+  Candidate c;
+  c.pp = shape.stages, c.schedule = shape.kind;
+  c.vpp = rules_of(shape.kind).takes_vpp() ? shape.chunks : 1;
+  return piece_layers(base.model, cut_of(base, c));
+}
+
+}  // namespace
+
+std::vector<ModelPart> model_parts(Experiment const& base, PipelineSchedule const& shape) {
+  ModelConfig const& model = base.model;
+  std::vector<std::int64_t> const layers = layers_of_pieces(base, shape);
   std::vector<ModelPart> pieces;
   std::int64_t first = 0;
   for (std::int64_t const count : layers) {
     ModelPart& piece = pieces.emplace_back();
     piece.layers = layers_by_kind(model, first, count);
-    piece.last_kind = piece.layers.size() > 1 && model.is_moe_layer(first + count - 1) ? 1 : 0;
+    piece.last_kind = piece.layers.size() > 1 && count > 0 && model.is_moe_layer(first + count - 1) ? 1 : 0;
     first += count;
   }
+  VALIDATE(std::ssize(pieces) == shape.pieces(), "a layout and a schedule differ in their pieces");
   pieces.front().embedding = pieces.back().head = true;
   std::vector<ModelPart> parts;
   for (std::int32_t stage = 0; stage < shape.stages; ++stage)

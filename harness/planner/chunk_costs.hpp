@@ -16,7 +16,7 @@ struct ModelPart {
 };
 
 /// What each chunk of a schedule's stages holds: [stage * chunks + chunk].
-std::vector<ModelPart> model_parts(ModelConfig const& model, PipelineSchedule const& shape);
+std::vector<ModelPart> model_parts(Experiment const& base, PipelineSchedule const& shape);
 
 /// The costs of a part's layers, embedding and head together.
 PieceCost sum_of(LayerCosts const& layer, ModelPart const& part);

@@ -51,6 +51,8 @@ Experiment probe_experiment(PlanRequest const& request, LayerKey const& k, std::
   std::int64_t const inner = p.tp * p.cp, expert_ranks = p.etp * p.ep;
   p.dp = expert_ranks > inner ? (expert_ranks + inner - 1) / inner : 1;
   p.sequence_parallel = k.sequence_parallel, p.recompute = k.recompute;
+  if (k.recompute != Recompute::full) p.recompute_modules = request.base.cut.recompute_modules;
+  e.pipeline_layout.clear();
   p.tp_overlap = k.tp_overlap ? TpOverlap::chunked : TpOverlap::none;
   e.micro_batch = k.micro_batch;
   e.global_batch = k.micro_batch * p.dp;
@@ -191,8 +193,9 @@ OutsideCosts measure_outside(PlanRequest const& request, CostModel const& model,
   ModelConfig const& m = request.base.model;
   Probe const whole = probe(request, model, key, 1, outside_has_experts(request.base), Scope::model);
   PieceCost const outside = difference(whole.cost, kind.alone);
-  double const table = static_cast<double>(padded_vocab(m.vocab, key.tp) / key.tp * m.hidden) +
-                       (m.position == PositionKind::learned ? static_cast<double>(m.max_positions * m.hidden) : 0);
+  double const table =
+      static_cast<double>(padded_vocab(m.vocab, key.tp, request.base.vocab_divisible_by) / key.tp * m.hidden) +
+      (m.position == PositionKind::learned ? static_cast<double>(m.max_positions * m.hidden) : 0);
   double const share = outside.forward_ms > 0 ? std::min(1.0, whole.embedding_ms / outside.forward_ms) : 0;
   split_outside(costs, outside, share, std::min(table, outside.parameters));
   costs.working_bytes = whole.cost.activation_bytes - kind.layer.activation_bytes;

@@ -1,6 +1,9 @@
 #include "harness/planner/plan_cost.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include "harness/simulate/stack_program.hpp"
 
 namespace shardbench {
 namespace {
@@ -13,6 +16,11 @@ PieceCost stage_cost(ChunkCosts const& costs, ModelPart const& stage) {
          {&cost.forward_ms, &cost.backward_ms, &cost.weight_backward_ms, &cost.adding_ms, &cost.activation_bytes})
       *each *= 0.5;
   return cost;
+}
+
+/// Groups of several ranks that a rank is in, one a degree.
+std::int64_t communicators(Candidate const& c) {
+  return std::ranges::count_if(std::array{c.tp, c.cp, c.dp, c.pp, c.ep}, [](std::int32_t ranks) { return ranks > 1; });
 }
 
 PipelineSize size_of(ChunkCosts const& costs) {
@@ -63,7 +71,7 @@ std::vector<ModelPart> const& PlanCoster::stages(Candidate const& c) {
   if (!found.empty()) return found;
   PipelineSchedule const shape{
       .kind = c.schedule, .stages = c.pp, .chunks = static_cast<std::int32_t>(chunks), .order = {}};
-  std::vector<ModelPart> const parts = model_parts(request_.base.model, shape);
+  std::vector<ModelPart> const parts = model_parts(request_.base, shape);
   found.resize(c.pp);
   for (std::size_t at = 0; at < parts.size(); ++at) {
     ModelPart& stage = found[at / chunks];
@@ -171,11 +179,12 @@ double PlanCoster::memory(ChunkCosts const& costs, std::vector<ModelPart> const&
   PieceCost cost;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     if (s == 0 || stages[s] != stages[s - 1]) cost = stage_cost(costs, stages[s]), states = costs.state_bytes(cost);
-    double const bytes = states + costs.rules().in_flight(size, static_cast<double>(s)) * cost.activation_bytes +
-                         layer_->working_bytes + (stages[s].head ? layer_->head_working_bytes : 0);
-    most = std::max(most, bytes);
+    double const activations = costs.rules().in_flight(size, static_cast<double>(s)) * cost.activation_bytes +
+                               layer_->working_bytes + (stages[s].head ? layer_->head_working_bytes : 0);
+    double const beside = framework_bytes(model_.stack(), communicators(costs.cut()), activations).total();
+    most = std::max(most, states + activations + beside);
   }
-  return most + model_.stack().reserved_gb * 1e9;
+  return most;
 }
 
 }  // namespace shardbench

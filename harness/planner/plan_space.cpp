@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "harness/config/field_text.hpp"
+#include "harness/config/stage_layout.hpp"
 #include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 #include "kernels/core/index.hpp"
@@ -27,12 +28,28 @@ std::vector<std::int32_t> divisors(std::int64_t of) {
   return values;
 }
 
+/// Whether the layers suit the pieces: one each at least, embedding and head beside them where the ends are left none.
+bool pieces_fit(Candidate const& c, Experiment const& base) {
+  Cut const& given = base.cut;
+  std::int64_t const pieces = c.pp * rules_of(c.schedule).pieces_a_stage(c.vpp), layers = base.model.layers;
+  if (!base.pipeline_layout.empty()) return pieces == std::ssize(parse_pipeline_layout(base.pipeline_layout));
+  if (given.first_stage_layers > 0 || given.last_stage_layers > 0) try {
+      return c.pp > 1 && !piece_layers(base.model, cut_of(base, c)).empty();
+    } catch (IllegalConfig const&) {
+      return false;
+    }
+  std::int64_t const slots = (given.embedding_slot ? 1 : 0) + (given.head_slot ? 1 : 0);
+  return pieces <= layers + slots || (slots == 0 && takes_end_slots(base.model, pieces));
+}
+
 /// Whether illegal_reasons and microbatches_problem would have nothing to say of the schedule.
-bool schedule_fits(Candidate const& c, std::int64_t layers, std::int64_t microbatches) {
-  if (c.pp == 1) return c.schedule == plain_schedule && c.vpp == 1 && microbatches <= most_microbatches;
+bool schedule_fits(Candidate const& c, Experiment const& base, std::int64_t microbatches) {
+  if (microbatches > most_microbatches || !pieces_fit(c, base)) return false;
+  if (c.pp == 1) return c.schedule == plain_schedule && c.vpp == 1;
   ScheduleRules const& rules = rules_of(c.schedule);
   if (rules.takes_vpp() != (c.vpp > 1)) return false;
-  if (c.pp * rules.pieces_a_stage(c.vpp) > layers || microbatches > most_microbatches) return false;
+  // Rounds longer than the pipeline hold more activations and are no faster.
+  if (rules.takes_vpp() && microbatches % c.pp != 0) return false;
   if (rules.even_stages && c.pp % 2 != 0) return false;
   return rules.microbatches.fit(c.pp, microbatches);
 }
@@ -96,7 +113,7 @@ class Walk {
   void finish(Candidate c, std::int64_t microbatches) {
     for (std::int32_t const vpp : a_.vpp) {
       c.vpp = vpp;
-      if (!counted(schedule_fits(c, r_.base.model.layers, microbatches))) continue;
+      if (!counted(schedule_fits(c, r_.base, microbatches))) continue;
       for (std::int8_t const zero : a_.zero_stage) {
         if (!counted(zero == 0 || c.dp > 1)) continue;
         c.zero_stage = zero;
@@ -216,6 +233,8 @@ PlanAxes axes_up_to(Experiment const& base, std::int64_t most_devices) {
   a.sequence_parallel = {false, true};
   a.tp_overlap = {false, true};
   a.recompute = {Recompute::none, Recompute::selective, Recompute::full};
+  // Parts that were named are what selective recomputation repeats.
+  if (!base.cut.recompute_modules.empty()) std::erase(a.recompute, Recompute::selective);
   for (ScheduleKind const kind : enum_values<ScheduleKind>())
     if (rules_of(kind).planned) a.schedule.push_back(kind);
   leave_out_what_has_no_meaning(a, m);
@@ -264,13 +283,23 @@ std::string axes_text(PlanAxes const& axes) {
   return text;
 }
 
-Experiment experiment_of(PlanRequest const& request, Candidate const& c) {
-  Experiment e = request.base;
-  Cut& p = e.cut;
+bool takes_end_slots(ModelConfig const& model, std::int64_t pieces) { return pieces == model.layers + 2; }
+
+Cut cut_of(Experiment const& base, Candidate const& c) {
+  Cut p = base.cut;
   p.tp = c.tp, p.cp = c.cp, p.ep = c.ep, p.etp = c.etp, p.pp = c.pp, p.dp = c.dp, p.vpp = c.vpp;
   p.zero_stage = c.zero_stage, p.sequence_parallel = c.sequence_parallel, p.recompute = c.recompute;
   p.tp_overlap = c.tp_overlap ? TpOverlap::chunked : TpOverlap::none;
   p.schedule = c.schedule;
+  if (c.recompute == Recompute::full && p.recompute_layers == 0) p.recompute_modules = {};
+  if (base.pipeline_layout.empty() && takes_end_slots(base.model, model_chunks(p)))
+    p.embedding_slot = p.head_slot = true;
+  return p;
+}
+
+Experiment experiment_of(PlanRequest const& request, Candidate const& c) {
+  Experiment e = request.base;
+  e.cut = cut_of(request.base, c);
   e.micro_batch = c.micro_batch;
   e.ranks = request.devices;
   resolve(e);

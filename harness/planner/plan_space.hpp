@@ -58,6 +58,13 @@ void exclude_from_axis(PlanAxes& axes, std::string_view demand);
 /// A line an axis: its name and values.
 std::string axes_text(PlanAxes const& axes);
 
+/// Whether so many pieces of the model leave none of its layers to the ends: embedding and head are pieces of their
+/// own.
+bool takes_end_slots(ModelConfig const& model, std::int64_t pieces);
+
+/// The cut of a candidate, beside what the base says of it.
+Cut cut_of(Experiment const& base, Candidate const& candidate);
+
 /// The experiment that `run` and `simulate` take, resolved. Throws IllegalConfig when a rule forbids it.
 Experiment experiment_of(PlanRequest const& request, Candidate const& candidate);
 

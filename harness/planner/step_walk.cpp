@@ -38,7 +38,7 @@ WalkOrder const& StepWalk::order_of(Candidate const& c, std::int64_t microbatche
 }
 
 void StepWalk::fill_times(ChunkCosts const& costs, WalkOrder const& order) {
-  std::vector<ModelPart> const parts = model_parts(request_.base.model, order.shape);
+  std::vector<ModelPart> const parts = model_parts(request_.base, order.shape);
   double const adding = 1 - 1 / costs.microbatches();
   times_.assign(parts.size(), {});
   held_.clear();

@@ -119,8 +119,8 @@ struct Op {
   std::int32_t peer = -1, tag = 0;  ///< send, receive: position in the group, and what kind of message
   FlopClass flop_class = FlopClass::model;
   BackwardPart part = BackwardPart::input;
-  bool attention_core = false;  ///< what selective recomputation repeats
-  std::int32_t layer = -1;      ///< model layer, -1 outside the blocks
+  std::int32_t stretch = -1;  ///< forward: of what backward repeats as one, before it is needed; -1: of nothing
+  std::int32_t layer = -1;    ///< model layer, -1 outside the blocks
   LabelId label = 0;
   /// Its extent is a value on the host: the rows of routing, which fetch_counts read from the op's last input. No CUDA
   /// graph.
@@ -200,6 +200,7 @@ struct Chunk {
   std::int32_t piece = 0;
   std::int32_t pipeline_chunk = 0;  ///< chunk of the schedule that it is (a unit of)
   std::int64_t first_layer = 0, layers = 0;
+  std::int64_t layers_before = 0;  ///< of its pipeline chunk, in units before this one
   bool has_embedding = false, has_head = false;
   TensorId input = no_tensor, output = no_tensor, input_gradient = no_tensor, output_gradient = no_tensor;
 };

@@ -18,7 +18,8 @@ Column<Row> size(std::string name, std::int64_t ModelConfig::*member, std::strin
 
 std::string padded_vocab_of(Row const& r) {
   Experiment const& e = r.experiment;
-  return e.model.vocab > 0 && e.cut.tp > 0 ? text(padded_vocab(e.model.vocab, e.cut.tp)) : std::string();
+  return e.model.vocab > 0 && e.cut.tp > 0 ? text(padded_vocab(e.model.vocab, e.cut.tp, e.vocab_divisible_by))
+                                           : std::string();
 }
 
 std::string microbatches_of(Row const& r) {
@@ -49,7 +50,8 @@ ReportColumns model_columns() {
       size("heads", &ModelConfig::heads, "Query heads."),
       size("kv_heads", &ModelConfig::kv_heads, "Key/value heads; each rank holds a copy of some when fewer than tp."),
       size("vocab", &ModelConfig::vocab, "Vocabulary of the model."),
-      tells("padded_vocab", CellKind::number, "Vocabulary as allocated: the next multiple of 128*tp.", padded_vocab_of),
+      tells("padded_vocab", CellKind::number, "Vocabulary as allocated: the next multiple of vocab_divisible_by*tp.",
+            padded_vocab_of),
       tells("microbatches", CellKind::number, "global_batch / (micro_batch * dp).", microbatches_of),
   };
 }

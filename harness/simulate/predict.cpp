@@ -48,7 +48,9 @@ MemoryFit memory_fit(std::vector<LoweredStage> const& stages, SystemProfile cons
   MemoryFit worst;
   for (LoweredStage const& stage : stages) {
     MemoryPlan const& plan = stage.sizes();
-    double const needed = static_cast<double>(plan.peak_bytes()) + stack.reserved_gb * 1e9;
+    FrameworkBytes const framework =
+        framework_bytes(stack, communicators_of(stage.program()), static_cast<double>(plan.activation_peak_bytes));
+    double const needed = static_cast<double>(plan.peak_bytes()) + framework.total();
     if (needed <= worst.needed_bytes) continue;
     worst.stage = stage.program().stage;
     worst.parameter_bytes = static_cast<double>(plan.parameter_bytes);
@@ -59,9 +61,10 @@ MemoryFit memory_fit(std::vector<LoweredStage> const& stages, SystemProfile cons
         static_cast<double>(std::max<std::int64_t>(plan.activation_peak_bytes - plan.kept_activation_bytes, 0));
     worst.buffer_bytes = static_cast<double>(plan.buffer_bytes);
     worst.needed_bytes = needed;
+    worst.framework = framework;
+    worst.reserved_bytes = framework.total();
     worst.largest = largest_tensors(stage.program(), plan, listed_tensors);
   }
-  worst.reserved_bytes = stack.reserved_gb * 1e9;
   worst.capacity_bytes = system.device.memory_gb * 1e9;
   return worst;
 }

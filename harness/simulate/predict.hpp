@@ -4,6 +4,7 @@
 
 #include "harness/config/experiment.hpp"
 #include "harness/simulate/cost_model.hpp"
+#include "harness/simulate/stack_program.hpp"
 
 namespace shardbench {
 
@@ -33,8 +34,9 @@ struct MemoryFit {
   double parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, buffer_bytes = 0;
   double activation_bytes = 0;  ///< kept for backward
   double temporary_bytes = 0;   ///< alive within an action only, at the peak
-  double reserved_bytes = 0;    ///< the stack's context, communicators and fragmentation
-  double needed_bytes = 0;      ///< all of them
+  double reserved_bytes = 0;    ///< what the stack takes beside: all of `framework`
+  FrameworkBytes framework;
+  double needed_bytes = 0;  ///< all of them
   double capacity_bytes = 0;
   std::vector<std::pair<std::string, std::int64_t>> largest;  ///< the biggest tensors at the peak
   bool fits() const { return needed_bytes <= capacity_bytes; }

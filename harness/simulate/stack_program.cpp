@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 namespace shardbench {
 namespace {
@@ -106,7 +107,16 @@ double scores_of(Op const& op) {
   return static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k) * static_cast<double>(s.batch * s.heads);
 }
 
-/// Elements that attention puts out, when it alone is recomputed.
+/// Whether recomputation repeats what follows attention in its layer.
+bool repeats_projection(StepProgram const& p) {
+  return std::ranges::any_of(p.segments, [&](Segment const& s) {
+    return std::ranges::any_of(s.ops, [&](Op const& o) {
+      return o.flop_class == FlopClass::recompute && o.label.valid() && p.labels[o.label].name == "attention.out";
+    });
+  });
+}
+
+/// Elements that attention puts out, when it is recomputed without its layer.
 double recomputed_output(StepProgram const& p, Op const& op) {
   auto const repeats = [&](OpKind kind) {
     return std::ranges::any_of(p.segments, [&](Segment const& s) {
@@ -115,7 +125,8 @@ double recomputed_output(StepProgram const& p, Op const& op) {
     });
   };
   auto const& s = std::get<AttentionOpShape>(op.shape);
-  bool const selective = repeats(OpKind::attention_forward) && !repeats(OpKind::gemm);
+  // A layer that is repeated as a whole makes it again.
+  bool const selective = repeats(OpKind::attention_forward) && !repeats_projection(p);
   return selective ? static_cast<double>(s.seq_q * s.batch) * static_cast<double>(s.heads * s.value_dim) : 0;
 }
 
@@ -146,6 +157,66 @@ void keep_leaving_masks(StepProgram& p, double bytes) {
     adds->outputs.push_back(mask);
     first->inputs.push_back(mask);
   }
+}
+
+/// What the loss takes beside the logits: copies in its passes, and a softmax from its last forward pass on.
+void add_loss_tensors(StepProgram& p, SoftwareStack const& stack) {
+  std::map<std::string, TensorId> kept, copies;
+  auto const bytes_of_logits = [](Op const& op, double each) {
+    auto const& shape = std::get<CrossEntropyOpShape>(op.shape);
+    return each * static_cast<double>(shape.tokens) * static_cast<double>(shape.columns);
+  };
+  for (Segment& s : p.segments)
+    for (Op& op : s.ops) {
+      std::string const name = op.label.valid() ? p.labels[op.label].name : std::string();
+      auto const add = [&](std::string const& what, double each) {
+        return TensorRef{add_bytes(p, name + what, bytes_of_logits(op, each), s.chunk), 0, 0};
+      };
+      if (op.kind == OpKind::cross_entropy_max && stack.loss_working_bytes > 0)
+        op.outputs.push_back(add(".copy", stack.loss_working_bytes)),
+            copies[name.substr(0, name.rfind(".max"))] = op.outputs.back().id;
+      if (op.kind == OpKind::cross_entropy_loss) {
+        if (copies.contains(name)) op.inputs.push_back({copies[name], 0, 0});
+        if (stack.logits_bytes > 0)
+          op.outputs.push_back(add(".softmax", stack.logits_bytes)), kept[name] = op.outputs.back().id;
+      }
+      if (op.kind != OpKind::cross_entropy_backward) continue;
+      if (kept.contains(name)) op.inputs.push_back({kept[name], 0, 0});
+      if (stack.loss_working_bytes > 0) op.outputs.push_back(add(".gradient", stack.loss_working_bytes));
+    }
+}
+
+/// Experts whose outputs are weighted before they return: the gradient of the weights needs none of what returned.
+void merge_weights(StepProgram& p) {
+  for (Segment& s : p.segments)
+    for (Op& op : s.ops)
+      if (op.kind == OpKind::combine_weights && op.layer >= 0) op.inputs[1] = op.inputs[0];
+}
+
+/// The dtype of so many bytes.
+Dtype dtype_of(std::int64_t bytes) { return bytes == 1 ? Dtype::u8 : bytes == 2 ? Dtype::bf16 : Dtype::f32; }
+
+void narrow_moments(StepProgram& p, std::int64_t bytes) {
+  for (Bucket const& b : p.buckets)
+    for (TensorId const id : {b.exp_avg, b.exp_avg_sq})
+      if (id.valid()) p.tensors[id].dtype = dtype_of(bytes);
+}
+
+/// Inputs of activations that only activations read in backward are kept narrow.
+void narrow_activation_inputs(StepProgram& p, std::int64_t bytes) {
+  std::vector<bool> read(p.tensors.size());
+  auto const activates = [](Op const& op) {
+    return op.kind == OpKind::activation_forward || op.kind == OpKind::activation_backward;
+  };
+  for (Segment const& s : p.segments)
+    for (Op const& op : s.ops)
+      for (TensorRef const& ref : op.inputs)
+        if (ref.valid() && !activates(op)) read[p.storage_of(ref.id)] = true;
+  for (Segment const& s : p.segments)
+    for (Op const& op : s.ops)
+      if (op.kind == OpKind::activation_forward)
+        if (Tensor& t = p.tensors[p.storage_of(op.inputs[0].id)]; !read[p.storage_of(op.inputs[0].id)])
+          t.dtype = dtype_of(bytes);
 }
 
 bool runs_backward(Segment const& s) {
@@ -182,6 +253,32 @@ void keep_casts(StepProgram& p, Dtype linear) {
   }
 }
 
+/// The same of gradients that wait for the products of weight gradients, where those run apart.
+void keep_gradient_casts(StepProgram& p, Dtype linear) {
+  std::vector<bool> made(p.tensors.size()), product(p.tensors.size()), other(p.tensors.size());
+  for (Segment const& s : p.segments)
+    for (Op const& op : s.ops) {
+      bool const multiplies = op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm;
+      if (s.kind == ActionKind::backward_input && op.layer >= 0)
+        for (TensorRef const& ref : op.outputs)
+          if (ref.valid()) made[p.storage_of(ref.id)] = true;
+      if (s.kind == ActionKind::forward)
+        for (TensorRef const& ref : op.outputs)
+          if (ref.valid()) other[p.storage_of(ref.id)] = true;
+      if (s.kind == ActionKind::backward_weight)
+        for (TensorRef const& ref : op.inputs)
+          if (ref.valid()) (multiplies ? product : other)[p.storage_of(ref.id)] = true;
+    }
+  for (Chunk const& chunk : p.chunks)
+    for (TensorId const id : {chunk.input_gradient, chunk.output_gradient})
+      if (id != no_tensor) other[p.storage_of(id)] = true;
+  for (std::size_t id = 0; id < p.tensors.size(); ++id) {
+    Tensor& t = p.tensors[id];
+    if (t.role == TensorRole::temporary && made[id] && product[id] && !other[id] && t.dtype == p.precision)
+      t.dtype = linear;
+  }
+}
+
 }  // namespace
 
 StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
@@ -199,15 +296,37 @@ StepProgram with_stack(StepProgram program, SoftwareStack const& stack) {
     keeper.keep("kept_output", OpKind::attention_forward, OpKind::attention_backward, false, [&](Op const& op) {
       return recomputed_output(program, op) * static_cast<double>(bytes_of(program.precision));
     });
+  if (stack.merged_weights) merge_weights(program);
   if (stack.linear_precision == Dtype::fp8 && program.precision == Dtype::bf16)
-    keep_casts(program, stack.linear_precision);
+    keep_casts(program, stack.linear_precision), keep_gradient_casts(program, stack.linear_precision);
+  if (stack.activation_input_bytes > 0) narrow_activation_inputs(program, stack.activation_input_bytes);
+  if (stack.moment_bytes < 4) narrow_moments(program, stack.moment_bytes);
+  if (stack.logits_bytes > 0 || stack.loss_working_bytes > 0) add_loss_tensors(program, stack);
   return program;
+}
+
+FrameworkBytes framework_bytes(SoftwareStack const& stack, std::int64_t communicators, double activation_bytes) {
+  constexpr double gb = 1e9;
+  return {.context = stack.context_gb * gb,
+          .workspace = stack.workspace_gb * gb,
+          .communicators = stack.communicator_gb * gb * static_cast<double>(communicators),
+          .fragmentation = stack.fragmentation * activation_bytes,
+          .other = stack.reserved_gb * gb};
+}
+
+std::int64_t communicators_of(StepProgram const& p) {
+  std::set<std::vector<std::int64_t>> used;  // groups of the same ranks share one
+  for (Segment const& s : p.segments)
+    for (Op const& op : s.ops)
+      if (op.group.valid() && p.groups[op.group].members.size() > 1) used.insert(p.groups[op.group].members);
+  return std::ssize(used) + (p.degree[Axis::pp] > 1 ? 1 : 0);
 }
 
 std::vector<LoweredStage> with_stack(std::vector<LoweredStage> stages, SoftwareStack const& stack) {
   bool const changes = !stack.dp_overlap || stack.gather_with_forward || stack.saved_score_bytes > 0 ||
-                       stack.saved_mask_bytes > 0 || stack.recompute_keeps_output ||
-                       stack.linear_precision == Dtype::fp8;
+                       stack.saved_mask_bytes > 0 || stack.recompute_keeps_output || stack.merged_weights ||
+                       stack.linear_precision == Dtype::fp8 || stack.activation_input_bytes > 0 ||
+                       stack.moment_bytes < 4 || stack.logits_bytes > 0 || stack.loss_working_bytes > 0;
   for (LoweredStage& stage : stages)
     if (changes) stage = with_stack(std::move(stage).take(), stack);
   return stages;

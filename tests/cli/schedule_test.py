@@ -15,13 +15,14 @@ class Schedule(CliTest):
 
     def test_microbatches_that_run_refuses_are_not_drawn(self):
         """P05: the rules are those of `run`, in its words."""
-        for schedule, cut, counts in (("interleaved", ["--pp", "4", "--vpp", "2"], (6, 2, 7, 9)), ("dualpipe", ["--pp", "4"], (9, 6, 1))):
-            for count in counts:
-                words = ["--schedule", schedule, *cut]
-                drawn = self.refused("schedule", *words, "--microbatches", str(count))
-                run = self.refused("run", "--model", "gpt2", "--seq", "16", *words, "--global-batch", str(count))
-                self.assertEqual(drawn, run)
-                self.assertIn(f"{count} microbatches", drawn)
+        for count in (9, 6, 1):
+            words = ["--schedule", "dualpipe", "--pp", "4"]
+            drawn = self.refused("schedule", *words, "--microbatches", str(count))
+            run = self.refused("run", "--model", "gpt2", "--seq", "16", *words, "--global-batch", str(count))
+            self.assertEqual(drawn, run)
+            self.assertIn(f"{count} microbatches", drawn)
+        for count in (2, 6, 7, 9, 10, 11):
+            self.schedule("--schedule", "interleaved", "--pp", "4", "--vpp", "2", "--microbatches", str(count))
         for schedule in ("zb-v", "zb-h1", "1f1b", "gpipe"):  # which take any number
             self.schedule("--schedule", schedule, "--pp", "4", "--microbatches", "3")
 

@@ -78,6 +78,17 @@ void print_labels(Prediction const& p, std::size_t stage) {
   }
 }
 
+/// What a stack's memory is made of, where it says so.
+std::string framework_text(FrameworkBytes const& f) {
+  std::string text;
+  for (auto const& [what, bytes] : {std::pair{"context", f.context},
+                                    {"workspaces", f.workspace},
+                                    {"communicators", f.communicators},
+                                    {"fragmentation", f.fragmentation}})
+    if (bytes > 0) text += fmt::format("{}{} {}", text.empty() ? ": " : ", ", what, bytes_text(bytes));
+  return text;
+}
+
 void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memory, std::string const& change) {
   Experiment const& e = r.experiment;
   fmt::print("{}: {} layers, seq {}, {} ranks = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
@@ -92,11 +103,11 @@ void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memo
   print_labels(p, std::ranges::max_element(stages, {}, &StageTimeline::compute_ms) - stages.begin());
   fmt::print(
       "memory    {} of {} on stage {} (parameters {}, gradients {}, optimizer {}, buffers {}, activations kept for "
-      "backward {}, temporaries {}, reserved {})\n",
+      "backward {}, temporaries {}, reserved {}{})\n",
       bytes_text(memory.needed_bytes), bytes_text(memory.capacity_bytes), memory.stage,
       bytes_text(memory.parameter_bytes), bytes_text(memory.gradient_bytes), bytes_text(memory.optimizer_bytes),
       bytes_text(memory.buffer_bytes), bytes_text(memory.activation_bytes), bytes_text(memory.temporary_bytes),
-      bytes_text(memory.reserved_bytes));
+      bytes_text(memory.reserved_bytes), framework_text(memory.framework));
   if (!r.reason.empty()) fmt::print("{:<10}{}\n", r.outcome == Outcome::passed ? "note" : "problem", r.reason);
   if (!memory.fits() && change.empty()) fmt::print("change    no single knob makes it fit; use more ranks\n");
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "harness/config/stage_layout.hpp"
 #include "harness/schedule/schedule_rules.hpp"
 
 namespace shardbench {
@@ -30,13 +31,13 @@ std::vector<LayerRun> layer_runs(std::span<std::int64_t const> pieces) {
   return runs;
 }
 
-bool splits_unevenly(Experiment const& e) { return e.model.layers % model_chunks(e.cut) != 0; }
+bool splits_unevenly(Experiment const& e) { return layer_runs(piece_layers(e)).size() > 1; }
 
 // E embedding, t layer, m multi-token prediction, L loss; | ends a piece, *n repeats what stands before it.
 std::string megatron_layout(Experiment const& e) {
-  std::vector<std::int64_t> const pieces = split_layers(e.model.layers, model_chunks(e.cut));
+  std::vector<std::int64_t> const pieces = piece_layers(e);
   auto const times = [](std::string_view what, std::int64_t n) {
-    return n == 1 ? std::string(what) : fmt::format("{}*{}", what, n);
+    return n == 0 ? std::string() : n == 1 ? std::string(what) : fmt::format("{}*{}", what, n);
   };
   std::string text = "E";
   for (LayerRun const& run : layer_runs(std::span(pieces).first(pieces.size() - 1)))
@@ -124,7 +125,7 @@ std::string torchtitan_pipeline(Experiment const& e) {
       torchtitan_schedule(rules_of(p.schedule)), e.micro_batch);
   if (splits_unevenly(e)) {
     std::string pieces;
-    for (LayerRun const& run : layer_runs(split_layers(e.model.layers, model_chunks(p))))
+    for (LayerRun const& run : layer_runs(piece_layers(e)))
       pieces += fmt::format("{}{} of {}", pieces.empty() ? "" : ", ", run.pieces, run.layers);
     return text + fmt::format(
                       " [{} layers over {} chunks: name the modules of each in "
@@ -147,6 +148,18 @@ std::string torchtitan_precision(Experiment const& e) {
         " --training.mixed_precision_reduce bfloat16 [some releases take float32 only; kept in float32 once "
         "reduced]";
   return text;
+}
+
+std::string megatron_recompute(Cut const& p) {
+  if (p.recompute == Recompute::full)
+    return " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
+  if (p.recompute == Recompute::none && p.recompute_modules.empty()) return "";
+  std::string text = " --recompute-granularity selective", modules;
+  for (RecomputeModule const m : enum_values<RecomputeModule>())
+    if (p.recompute_modules.has(m) && m != RecomputeModule::activation) modules += fmt::format(" {}", to_string(m));
+  if (!modules.empty()) text += " --recompute-modules" + modules;
+  return p.recompute_modules.has(RecomputeModule::activation) ? text + " [no module for the dense MLP's activation]"
+                                                              : text;
 }
 
 }  // namespace
@@ -172,9 +185,7 @@ std::string megatron_flags(Experiment const& e, SoftwareStack const& stack) {
   if (p.dp > 1 && (p.zero_stage == 3 || (p.zero_stage > 0 && stack.dp_overlap && stack.gather_with_forward)))
     text += " --overlap-param-gather";
   if (e.gradient_dtype == Dtype::bf16) text += " --grad-reduce-in-bf16";
-  if (p.recompute == Recompute::full)
-    text += " --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
-  if (p.recompute == Recompute::selective) text += " --recompute-granularity selective";
+  text += megatron_recompute(p);
   return text + fmt::format(" --micro-batch-size {} --global-batch-size {} --seq-length {}{}", e.micro_batch,
                             e.global_batch, e.seq, e.precision == Dtype::bf16 ? " --bf16" : "");
 }

@@ -8,6 +8,7 @@
 
 #include "harness/program/graph/context.hpp"
 #include "harness/program/graph/inference.hpp"
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/norm.hpp"
 #include "harness/program/graph/parameters.hpp"
 #include "harness/program/graph/streams.hpp"
@@ -99,8 +100,13 @@ Value attention(Tape& t, Value qkv) {
     norms.push_back(vector_norm(t, name, rows, heads, shape.head_dim, columns(packed, first, stride),
                                 columns(qk, first, qk_stride), layout));
   };
-  if (normed) norm_heads("attention.q_norm", shape.heads, 0), norm_heads("attention.k_norm", shape.kv_heads, q_width);
-  rotate_heads(t, columns(qk, 0, qk_stride), false);
+  if (normed) {
+    ModuleScope const scope(t, RecomputeModule::layernorm);
+    norm_heads("attention.q_norm", shape.heads, 0), norm_heads("attention.k_norm", shape.kv_heads, q_width);
+    rotate_heads(t, columns(qk, 0, qk_stride), false);  // in place of what the norms gave
+  } else {
+    rotate_heads(t, columns(qk, 0, qk_stride), false);
+  }
   t.on_backward([=, &t] {
     rotate_heads(t, columns(dqk, 0, qk_stride), true);
     for (NormOp const& norm : norms) {

@@ -5,6 +5,7 @@
 
 #include "harness/program/graph/context_blocks.hpp"
 #include "harness/program/graph/inference.hpp"
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/redistribute.hpp"
 
 namespace shardbench {
@@ -283,10 +284,8 @@ Value attend(Tape& t, AttentionOpShape const& shape, AttentionParts const& parts
   auto const method_of_cut = cut && method == CpMethod::ulysses      ? attend_with_some_heads
                              : cut && method == CpMethod::all_gather ? attend_to_gathered_keys
                                                                      : attend_here;
-  t.set_attention_core(true);
-  Value const out = method_of_cut(t, {shape, parts.q, parts.k, parts.v}, gradients, rows, layout);
-  t.set_attention_core(false);
-  return out;
+  ModuleScope const core(t, RecomputeModule::core_attn);
+  return method_of_cut(t, {shape, parts.q, parts.k, parts.v}, gradients, rows, layout);
 }
 
 }  // namespace shardbench

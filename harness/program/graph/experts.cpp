@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "harness/program/graph/linear.hpp"
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/routing.hpp"
 
 namespace shardbench {
@@ -41,7 +42,8 @@ TensorRef exchange(Tape& t, TensorRef from, Routing const& r, std::string const&
   if (r.peers == 1) return from;
   std::int64_t const h = t.model.hidden;
   TensorRef const to = to_experts ? arriving_rows(t, name, r, h) : routed_rows(t, name, r.sent, r.expected_sent, h);
-  Op& op = t.emit_collective(OpKind::all_to_all, id_of(GroupKind::ep), (to_experts ? r.sent : r.bound) * h, name, from, to);
+  Op& op =
+      t.emit_collective(OpKind::all_to_all, id_of(GroupKind::ep), (to_experts ? r.sent : r.bound) * h, name, from, to);
   auto& shape = std::get<CollectiveShape>(op.shape);
   shape.expected_count = (to_experts ? r.expected_sent : r.expected) * static_cast<double>(h);
   shape.routed_cols = h;
@@ -147,7 +149,11 @@ Value moe(Tape& t, Value x) {
   e.received = received;
   e.up_rows = expert_product(t, received, r, e.up, e.up_width, h, true, "moe.up");
   e.hidden = arriving_rows(t, "moe.hidden", r, e.width);
-  t.emit(OpKind::activation_forward, e.act, "moe.activation", {e.up_rows, r.counts}, {e.hidden}).host_dependent = true;
+  {
+    ModuleScope const scope(t, RecomputeModule::moe_act);
+    t.emit(OpKind::activation_forward, e.act, "moe.activation", {e.up_rows, r.counts}, {e.hidden}).host_dependent =
+        true;
+  }
   TensorRef const down = expert_product(t, e.hidden, r, e.down, h, e.width, true, "moe.down");
   e.returned = from_experts(t, down, r, "moe.combine");
   TensorRef const out = move_rows(t, OpKind::unpermute, e.returned, r.weights, r, "moe.unpermute");

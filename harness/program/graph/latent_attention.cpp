@@ -1,9 +1,13 @@
 #include "harness/program/graph/latent_attention.hpp"
 
+#include <optional>
+#include <utility>
+
 #include "harness/program/graph/attention.hpp"
 #include "harness/program/graph/context.hpp"
 #include "harness/program/graph/inference.hpp"
 #include "harness/program/graph/linear.hpp"
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/norm.hpp"
 #include "harness/program/graph/redistribute.hpp"
 #include "kernels/core/error.hpp"
@@ -24,7 +28,14 @@ AttentionOpShape latent_shape(Tape const& t) {
 }
 
 RopeRule rope_of(Tape const& t) {
-  return t.model.rope_rule(t.layer(), t.program.inference.context + t.program.seq, t.model.mla->qk_rope_head_dim).value();
+  return t.model.rope_rule(t.layer(), t.program.inference.context + t.program.seq, t.model.mla->qk_rope_head_dim)
+      .value();
+}
+
+/// Rotation of the last part of every query head.
+RopeShape query_rotation(Tape const& t) {
+  AttentionOpShape const shape = latent_shape(t);
+  return {shape.seq_q, shape.batch, shape.heads, shape.head_dim, t.model.mla->qk_rope_head_dim, rope_of(t)};
 }
 
 /// The key-value latent as it is cached: [normed latent | rotated key part] in every row.
@@ -39,6 +50,7 @@ Value latent_rows(Tape& t, Value down) {
   auto const key_of = [=](TensorRef whole) { return columns(whole, rank, width); };
   RopeShape const shape{rows / batch, batch, 1, rotary, rotary, rope_of(t)};
   TensorRef const positions = positions_of(t, down), from = t[down].ref, to = t[y].ref;
+  ModuleScope const scope(t, RecomputeModule::layernorm);
   NormOp const normed = vector_norm(t, "attention.kv_norm", rows, 1, rank, latent_of(from), latent_of(to), layout);
   pack(t, key_of(from), key_of(to), rows, rotary, "attention.latent");
   rotate(t, shape, key_of(to), positions, false);
@@ -75,6 +87,7 @@ Value attend_latent(Tape& t, Value q, Value latent) {
   std::int64_t const rows = t[latent].rows, plain = a.qk_nope_head_dim;
   TensorRef const latent_ref = t[latent].ref;
   TensorRef const dlatent = t.temporary("attention.dlatent.parts", rows, latent_width);
+  std::optional<ModuleScope> scope(std::in_place, t, RecomputeModule::mla_up_proj);
   Value const kv = keys_and_values(t, latent, dlatent);
   AttentionOpShape const shape = latent_shape(t);
   std::int64_t const kv_width = t[kv].cols, q_width = t[q].cols;
@@ -84,18 +97,17 @@ Value attend_latent(Tape& t, Value q, Value latent) {
                   dkeys = t.temporary("attention.dkeys", rows, q_width),
                   dkv = t.temporary("attention.dkv", rows, kv_width), dq = t.temporary("attention.dq", rows, q_width);
   LatentKeysShape const join{rows, shape.heads, plain, rotary};
-  RopeShape const turn{shape.seq_q, shape.batch, shape.heads, shape.head_dim, rotary, rope_of(t)};
-  TensorRef const kv_ref = t[kv].ref, q_ref = t[q].ref, positions{t.program.inputs.positions};
-  rotate(t, turn, q_ref, positions, false);
+  TensorRef const kv_ref = t[kv].ref, q_ref = t[q].ref;
   t.emit(OpKind::join_keys, join, "attention.keys",
          {columns(kv_ref, 0, kv_width), columns(latent_ref, rank, latent_width)}, {keys});
   t.on_backward([=, &t] {
     t.emit(OpKind::split_keys, join, "attention.keys", {dkeys},
            {columns(dkv, 0, kv_width), columns(dlatent, rank, latent_width)});
-    rotate(t, turn, dq, positions, true);
+    rotate(t, query_rotation(t), dq, {t.program.inputs.positions}, true);
     t.accumulate(q, dq);
     t.accumulate(kv, dkv);
   });
+  scope.reset();
   std::int64_t const values = shape.heads * plain;
   return attend(t, shape, {q_ref, keys, columns(kv_ref, values, kv_width)}, {dq, dkeys, columns(dkv, values, kv_width)},
                 t[q].rows, t[q].layout);
@@ -114,7 +126,10 @@ Value latent_attention(Tape& t, Value x) {
     q_source = norm(t, linear(t, x, whole_weight("attention.q_down", rank, hidden, bias)), "attention.q_norm");
   std::int64_t const q_width = heads * (a.qk_nope_head_dim + a.qk_rope_head_dim);
   LinearSpec const up = whole_weight("attention.q_up", q_width, rank > 0 ? rank : hidden, false, heads);
+  std::optional<ModuleScope> scope(std::in_place, t, RecomputeModule::mla_up_proj);
   Value const q = all_rows(t, linear(t, q_source, up));
+  rotate(t, query_rotation(t), t[q].ref, {t.program.inputs.positions}, false);
+  scope.reset();
   std::int64_t const width = a.kv_lora_rank + a.qk_rope_head_dim;
   Value const down = linear(t, x, whole_weight("attention.kv_down", width, hidden, bias));
   Value latent = latent_rows(t, all_columns(t, down));

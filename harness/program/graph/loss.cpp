@@ -16,7 +16,7 @@ void loss(Tape& t, Value logits, std::int64_t first_column, std::int64_t targets
   CrossEntropyOpShape const shape{tokens, t[logits].cols, first_column, t.program.vocab, scale, t.model.logit_softcap};
   TensorRef const maximum = t.temporary(name + ".maximum", Dtype::f32, tokens, 1);
   TensorRef const sums = t.temporary(name + ".sums", Dtype::f32, 2, tokens);
-  TensorRef const in = t[logits].ref, targets{term.targets};
+  TensorRef const in = t[logits].ref, targets{term.targets, term.first_target};
   // Of a cut vocabulary each rank knows its columns' maximum and sums.
   auto const over_vocabulary = [&](std::int64_t count, PartialOp reduce, char const* what, TensorRef x) {
     if (!is_shard(t[logits].layout[Axis::tp], feature_dim)) return;

@@ -10,7 +10,8 @@ struct LossTerm {
   TensorId targets = no_tensor;
   double weight = 1;
   std::string name = "loss";
-  bool adds = false;  ///< to the losses before it
+  bool adds = false;              ///< to the losses before it
+  std::int64_t first_target = 0;  ///< of the rows of the logits
 };
 
 /// Vocabulary-parallel cross-entropy into program.loss; `targets_of_sample`: the loss is their mean over the batch.

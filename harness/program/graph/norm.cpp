@@ -1,5 +1,6 @@
 #include "harness/program/graph/norm.hpp"
 
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/parameters.hpp"
 #include "harness/program/graph/redistribute.hpp"
 
@@ -39,10 +40,12 @@ Value norm(Tape& t, Residual& residual, std::string const& name) {
   if (t.model.norm == NormKind::layer_norm && t.model.norm_bias)
     n.bias = add_uncut(t, t.qualified(name + ".bias"), cols, 1, InitKind::zeros);
   if (pending.valid()) pending = t.redistribute(pending, layout, t[pending].name + ".reduce");
+  ModuleScope const scope(t, RecomputeModule::layernorm);
   n.shape.residual = pending.valid();
   Value const y = t.value(name, rows, cols, layout);
   add_statistics(t, n);
   Value const sum = pending.valid() ? t.value(name + ".residual", rows, cols, layout) : x;
+  t[sum].stretch = -1;  // the residual stream stays: what repeats the norm reads it
   n.x = t[sum].ref;
   TensorRef const none, term = pending.valid() ? t[pending].ref : none, summed = pending.valid() ? t[sum].ref : none;
   t.emit(OpKind::norm_forward, n.shape, name, {t[x].ref, term, t.weight(n.weight), t.weight(n.bias)},

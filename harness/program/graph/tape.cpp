@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "harness/program/graph/context_blocks.hpp"
@@ -20,7 +21,7 @@ Tape::Tape(StepProgram& p, Strategy const& s, Experiment const& e)
 
 void Tape::begin_chunk(std::int32_t chunk) {
   chunk_ = chunk;
-  layer_ = -1;
+  layer_ = stretch_ = -1;
   phase_ = "forward";
   values_.clear();
   steps_.clear();
@@ -82,13 +83,19 @@ Value Tape::value_of(TensorRef ref, std::string const& name, std::int64_t rows, 
                      .cols = cols,
                      .global_cols = global_cols > 0 ? global_cols : cols,
                      .layout = layout,
-                     .layer = layer_});
+                     .layer = layer_,
+                     .stretch = stretch_});
   return {static_cast<std::int32_t>(std::ssize(values_) - 1)};
 }
 
 void Tape::end_in(Value x, TensorId output) {
   Matrix const out = (*this)[x].matrix();
   Op const* const last = forward_.empty() ? nullptr : &forward_.back();
+  if (!last) {
+    // A chunk without layers hands on what it was given.
+    emit(OpKind::copy_block, BlockShape{out.rows, out.cols}, "output", {out.ref}, {TensorRef{output}});
+    return;
+  }
   if (last && last->stream != StreamId::compute && last->inputs[0].id != last->outputs[0].id) {
     // Compute has to wait for a collective that ends a chunk, or what the collective reads would never be free.
     emit(OpKind::copy_block, BlockShape{out.rows, out.cols}, "output", {out.ref}, {TensorRef{output}});
@@ -118,7 +125,7 @@ Op Tape::make_op(OpKind kind, OpShape shape, std::string const& name, std::vecto
           .outputs = std::move(outputs),
           .after = {},
           .group = {},
-          .attention_core = attention_core_,
+          .stretch = stretch_,
           .layer = layer_,
           .label = label(name, kind, Axis::size_)};
 }
@@ -168,6 +175,9 @@ Value Tape::redistribute(Value x, Layout const& to, std::string const& name) {
   if (from.moved.valid() && (*this)[from.moved].layout == to) return from.moved;
   // The collective belongs to the layer that made x, although the next one may ask for it.
   std::int32_t const asking = std::exchange(layer_, from.layer);
+  // A sum is settled with the product whose terms it has; what is gathered, with those who ask for the whole.
+  bool const settles = std::ranges::any_of(from.layout, is_partial);
+  std::int32_t const reader = settles ? std::exchange(stretch_, from.stretch) : stretch_;
   Matrix const moved = move_to(*this, from.matrix(), from.layout, to, name);
   Value const y = value_of(moved.ref, from.name, moved.rows, moved.cols, to, from.global_cols);
   from.moved = y;
@@ -185,6 +195,7 @@ Value Tape::redistribute(Value x, Layout const& to, std::string const& name) {
     accumulate(x, move_to(*this, {g.ref, after.rows, after.cols}, g.layout, target, name).ref, target);
   });
   layer_ = asking;
+  stretch_ = reader;
   return y;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "harness/config/experiment.hpp"
@@ -38,7 +39,8 @@ struct ValueState {
   std::int64_t rows = 0, cols = 0;  ///< local
   std::int64_t global_cols = 0;
   Layout layout;
-  std::int32_t layer = -1;  ///< of the op that made it
+  std::int32_t layer = -1;    ///< of the op that made it
+  std::int32_t stretch = -1;  ///< of the op that made it
   std::optional<Gradient> gradient{};
   Value gathered_from{};    ///< the sequence-cut value this one was gathered from
   Value moved{};            ///< this value in the layout that was asked for last
@@ -64,8 +66,11 @@ class Tape {
   std::int32_t layer() const { return layer_; }
   /// Phase in the labels of the ops made from now on ("forward").
   void set_phase(std::string phase) { phase_ = std::move(phase); }
-  /// Whether the ops made from now on are what selective recomputation repeats.
-  void set_attention_core(bool core) { attention_core_ = core; }
+  /// What backward repeats of the forward ops made from now on, as one; -1: nothing of them.
+  std::int32_t set_stretch(std::int32_t stretch) { return std::exchange(stretch_, stretch); }
+  /// A stretch that no op is of yet.
+  std::int32_t new_stretch() { return stretches_++; }
+  std::int32_t stretch() const { return stretch_; }
   /// A name in the current layer ("layers.3.mlp.up").
   std::string qualified(std::string const& name) const;
   /// How activations lie between blocks.
@@ -149,8 +154,7 @@ class Tape {
   std::vector<Op> forward_, backward_;
   std::vector<Op>* out_ = nullptr;
   std::string phase_ = "forward";
-  bool attention_core_ = false;
-  std::int32_t chunk_ = 0, layer_ = -1;
+  std::int32_t chunk_ = 0, layer_ = -1, stretch_ = -1, stretches_ = 0;
   std::vector<bool> gradient_written_;  ///< by parameter, in the chunk being built
   std::map<std::pair<std::string, std::int32_t>, ParameterId> parameter_by_name_;  ///< name and chunk
   std::map<std::tuple<std::string, std::string, OpKind, Axis>, LabelId> label_ids_;

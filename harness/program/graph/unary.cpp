@@ -1,5 +1,6 @@
 #include "harness/program/graph/unary.hpp"
 
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/redistribute.hpp"
 
 namespace shardbench {
@@ -27,6 +28,7 @@ void unary(Tape& t, UnaryOp const& op, Value x, Value y, std::string const& name
 
 Value activation(Tape& t, Value up, std::int64_t columns) {
   up = whole(t, up);
+  ModuleScope const scope(t, RecomputeModule::activation);
   bool const gated = t.model.gated_mlp;
   std::int64_t const rows = t[up].rows, cols = gated ? t[up].cols / 2 : t[up].cols;
   Value const y = t.value("mlp.activation", rows, cols, t[up].layout, columns);

@@ -1,9 +1,13 @@
 #include "harness/program/models/model_blocks.hpp"
 
+#include <optional>
+#include <utility>
+
 #include "harness/program/graph/attention.hpp"
 #include "harness/program/graph/experts.hpp"
 #include "harness/program/graph/latent_attention.hpp"
 #include "harness/program/graph/linear.hpp"
+#include "harness/program/graph/module_scope.hpp"
 #include "harness/program/graph/norm.hpp"
 #include "harness/program/graph/redistribute.hpp"
 #include "harness/program/graph/routing.hpp"
@@ -39,17 +43,22 @@ Value mlp_branch(Tape& t, Value x, std::int64_t width, std::string const& name) 
 
 /// Routed experts, and the shared ones that every token meets beside them.
 Value moe_branch(Tape& t, Value x) {
+  ModuleScope const all(t, RecomputeModule::moe);
   MoeConfig const& experts = *t.model.moe;
   Value const input = moe_input(t, x);
   Value const routed = moe(t, input);
   if (experts.shared_ffn_hidden == 0) return routed;
+  std::optional<ModuleScope> scope(std::in_place, t, RecomputeModule::shared_experts);
   Value shared = mlp_branch(t, x, experts.shared_ffn_hidden, "moe.shared");
   if (experts.shared_gate) shared = gate(t, shared, input, "moe.shared_gate");
+  scope.reset();
   return add(t, routed, shared);
 }
 
 Value feed_forward(Tape& t, Value x) {
-  return t.model.is_moe_layer(t.layer()) ? moe_branch(t, x) : mlp_branch(t, x, t.model.ffn_hidden, "mlp");
+  if (t.model.is_moe_layer(t.layer())) return moe_branch(t, x);
+  ModuleScope const scope(t, RecomputeModule::mlp);
+  return mlp_branch(t, x, t.model.ffn_hidden, "mlp");
 }
 
 /// Gemma 2 norms what a branch gives before it joins the residual stream; a partial sum is settled first.

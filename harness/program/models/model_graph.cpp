@@ -37,6 +37,42 @@ LinearSpec head_spec(Tape const& t) {
   return head;
 }
 
+/// Some rows of a value. Their gradients are columns of one tensor, which `dx` of the whole is.
+Value some_rows(Tape& t, Value x, DimRange rows, TensorRef dx) {
+  std::int64_t const cols = t[x].cols, first = rows.begin * cols;
+  Value const part = t.value_of(behind(t[x].ref, first), t[x].name, rows.size, cols, t[x].layout);
+  t.on_backward([=, &t] {
+    Gradient const& g = *t[part].gradient;
+    pack(t, g.ref, behind(dx, first), rows.size, cols, "head.dx");
+    if (first == 0) t.accumulate(x, dx, g.layout);  // the last to be walked
+  });
+  return part;
+}
+
+/// Logits of x and their loss, in as many pieces of the tokens as the step asks for: backward computes the logits of a
+/// piece again, so that those of one piece are all there are.
+void head_and_loss(Tape& t, Value x, LossTerm term) {
+  LinearSpec head = head_spec(t);
+  std::int64_t const pieces = t.experiment.loss_chunks, targets = t.program.seq;
+  if (pieces == 1) return loss(t, linear(t, x, head), first_row(t, head), targets, term);
+  x = all_rows(t, x);
+  std::int64_t const rows = t[x].rows;
+  TensorRef const dx = t.temporary(term.name + ".dx", rows, t[x].cols);
+  std::string const name = term.name;
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    DimRange const range = chunk_range(rows, pieces, i);
+    if (range.size == 0) break;
+    Value const part = some_rows(t, x, range, dx);
+    head = head_spec(t);  // the first piece made its weight
+    std::int32_t const before = t.set_stretch(t.new_stretch());
+    Value const logits = linear(t, part, head);
+    t.set_stretch(before);
+    term.name = fmt::format("{}.{}", name, i), term.first_target = range.begin;
+    loss(t, logits, first_row(t, head), targets, term);
+    term.adds = true;
+  }
+}
+
 /// Predicts the token after the next and so on (DeepSeek-V3 report, section 2.2): a layer projects the residual stream
 /// before it and the embedding of the token ahead, both normed, and ends in the head; the embedding is shared too.
 void build_prediction(Tape& t, Value hidden) {
@@ -56,8 +92,7 @@ void build_prediction(Tape& t, Value hidden) {
     t.set_layer(-1);
     Value const x = norm(t, residual, name + ".norm");
     hidden = residual.base;
-    LinearSpec const head = head_spec(t);
-    loss(t, linear(t, x, head), first_row(t, head), t.program.seq, {ids, weight, name + ".loss", true});
+    head_and_loss(t, x, {.targets = ids, .weight = weight, .name = name + ".loss", .adds = true});
   }
 }
 
@@ -69,12 +104,12 @@ void build_head(Tape& t, Residual residual) {
     if (residual.pending.valid()) residual.pending = last_position(t, residual.pending);
   }
   Value const x = norm(t, residual, "final_norm");
-  LinearSpec const head = head_spec(t);
-  Value const logits = linear(t, x, head);
-  if (t.program.inference.on)
-    greedy(t, logits, first_row(t, head));
-  else
-    loss(t, logits, first_row(t, head), t.program.seq, {.targets = t.program.inputs.targets});
+  if (t.program.inference.on) {
+    LinearSpec const head = head_spec(t);
+    greedy(t, linear(t, x, head), first_row(t, head));
+  } else {
+    head_and_loss(t, x, {.targets = t.program.inputs.targets});
+  }
   build_prediction(t, residual.base);
 }
 

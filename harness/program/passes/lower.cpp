@@ -7,6 +7,7 @@
 #include <numeric>
 #include <span>
 
+#include "harness/config/stage_layout.hpp"
 #include "harness/program/graph/context_blocks.hpp"
 #include "harness/program/graph/routing_load.hpp"
 #include "harness/program/models/model_graph.hpp"
@@ -121,7 +122,8 @@ class Lowering {
     p_.precision = e_.precision;
     p_.vocab = e_.model.outputs();
     // A tower's features are no vocabulary: nothing is cut, nothing padded.
-    p_.padded_vocab = e_.model.has_classifier() ? padded_vocab(p_.vocab, c.tp * c.streams) : p_.vocab;
+    p_.padded_vocab =
+        e_.model.has_classifier() ? padded_vocab(p_.vocab, c.tp * c.streams, e_.vocab_divisible_by) : p_.vocab;
   }
 
   TensorId buffer(std::string const& name, Dtype dtype, std::int64_t rows, std::int64_t cols, bool per_microbatch) {
@@ -164,8 +166,13 @@ class Lowering {
     // ZeRO-3 gathers and frees a block at a time: each block is a chunk, embedding and head are chunks of their own.
     std::vector<Chunk> units;
     bool const outer = e_.scope == Scope::model;
+    if (whole.layers == 0 && !(outer && (whole.has_embedding || whole.has_head))) return {whole};
     auto const unit = [&](std::int64_t first_layer, std::int64_t count) -> Chunk& {
-      units.push_back({.piece = piece, .pipeline_chunk = place.chunk, .first_layer = first_layer, .layers = count});
+      units.push_back({.piece = piece,
+                       .pipeline_chunk = place.chunk,
+                       .first_layer = first_layer,
+                       .layers = count,
+                       .layers_before = first_layer - whole.first_layer});
       return units.back();
     };
     if (outer && whole.has_embedding) unit(whole.first_layer, 0).has_embedding = true;
@@ -175,7 +182,9 @@ class Lowering {
   }
 
   void make_chunks() {
-    auto const layers = split_layers(e_.model.layers, p_.schedule.pieces());
+    // One stage has no pipeline, whatever its schedule.
+    auto const layers = p_.schedule.pieces() == 1 ? std::vector{e_.model.layers} : piece_layers(e_);
+    VALIDATE(std::ssize(layers) == p_.schedule.pieces(), "a layout and a schedule differ in their pieces");
     auto const stage = static_cast<std::int32_t>(p_.stage);
     for (std::int32_t c = 0; c < p_.schedule.chunks; ++c) {
       auto const units = units_of({stage, c}, layers);
@@ -257,11 +266,7 @@ class Lowering {
     tape_->derive_backward();
     auto forward = tape_->take_forward(), backward = tape_->take_backward();
     narrow_gradients(*tape_, backward);
-    if (e_.cut.recompute != Recompute::none) {
-      Chunk stretch = p_.chunks[index];
-      if (stretch.has_head) stretch.layers += e_.mtp;  // the blocks of prediction layers follow the last
-      add_recompute(p_, e_.cut, stretch, forward, backward);
-    }
+    add_recompute(p_, e_.cut, p_.chunks[index], forward, backward, schedule_.splits_backward());
     TensorId const output = p_.chunks[index].output;
     if (p_.schedule.sends_ahead() && output != no_tensor) backward.front().after.push_back({output});
     add_buckets(*tape_, index, first_parameter, schedule_.splits_backward(), backward);
@@ -350,6 +355,7 @@ Experiment unsharded(Experiment const& e) {
   Experiment whole = e;
   whole.cut = Cut{};
   whole.strategy.clear();
+  whole.pipeline_layout.clear();
   Strategy const strategy = strategy_of(e);
   if (e.cut.tp > 1 && is_private(strategy.block)) {
     // Each rank has a residual stream of its own, and so has its reference.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/config/cut.hpp"
+#include "harness/config/stage_layout.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/config/refusal.hpp"
 
@@ -179,7 +180,10 @@ TEST(Cases, P04_LeftoversGoInside) {
   EXPECT_EQ(split_layers(61, 4), (Degrees{15, 15, 16, 15}));
   EXPECT_EQ(split_layers(94, 4), (Degrees{23, 24, 24, 23}));
   EXPECT_EQ(split_layers(5, 1), (Degrees{5}));
-  EXPECT_EQ(split_layers(30, 4, true), (Degrees{7, 8, 8, 7}));
+  EXPECT_EQ(split_layers(30, 4, true, true), (Degrees{7, 8, 8, 7}));
+  EXPECT_EQ(split_layers(31, 4, true, false), (Degrees{7, 8, 8, 8}));
+  EXPECT_EQ(split_layers(31, 4, false, true), (Degrees{8, 8, 8, 7}));
+  EXPECT_EQ(split_layers(2, 4, true, true), (Degrees{0, 1, 1, 0}));
   EXPECT_THROW(split_layers(3, 4), IllegalConfig);
   EXPECT_THROW(split_layers(0, 1), IllegalConfig);
   EXPECT_THROW(split_layers(3, 0), IllegalConfig);
@@ -187,7 +191,7 @@ TEST(Cases, P04_LeftoversGoInside) {
     for (std::int64_t stages = 1; stages <= layers; ++stages)
       for (bool const extra : {false, true}) {
         std::int64_t sum = 0;
-        for (std::int64_t const n : split_layers(layers, stages, extra)) {
+        for (std::int64_t const n : split_layers(layers, stages, extra, extra)) {
           EXPECT_GE(n, 0);
           sum += n;
         }

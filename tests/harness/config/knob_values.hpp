@@ -11,7 +11,8 @@ namespace shardbench::test {
 
 /// Texts that a knob takes and that are not its default: a new knob is tried with them without being named in a test.
 inline std::vector<std::string> other_values(Knob const& knob) {
-  std::vector<std::string> tried{"true", "2", "3", "4", "1", "64", "448", "0.5", "0.1", "smollm-360m", "cut.yaml"};
+  std::vector<std::string> tried{"true", "2",   "3",   "4",           "1",        "64",
+                                 "448",  "0.5", "0.1", "smollm-360m", "cut.yaml", "Et*12L"};
   for (std::size_t start = 0; start <= knob.allowed.size();) {
     std::size_t const end = std::min(knob.allowed.find('|', start), knob.allowed.size());
     tried.push_back(knob.allowed.substr(start, end - start));

@@ -7,6 +7,7 @@
 
 #include "harness/planner/layer_costs.hpp"
 #include "harness/program/passes/lower.hpp"
+#include "harness/schedule/schedule_rules.hpp"
 #include "kernels/core/error.hpp"
 #include "tests/harness/planner/planned_models.hpp"
 
@@ -65,7 +66,10 @@ std::set<std::string> legal_by_resolve(PlanRequest const& r) {
                     c.tp_overlap = overlap, c.recompute = recompute, c.schedule = schedule;
                     bool const same = (c.tp == 1 && (sequence || overlap)) || (c.dp == 1 && zero > 0) ||
                                       (c.pp == 1 && schedule != ScheduleKind::one_f_one_b);
-                    if (same) continue;
+                    // Rounds longer than the pipeline are legal and never planned.
+                    bool const uneven = rules_of(schedule).takes_vpp() &&
+                                        r.base.global_batch / (std::int64_t{c.dp} * micro_batch) % c.pp != 0;
+                    if (same || uneven) continue;
                     try {
                       // More chunks make 1f1b interleaved: the point of that name is the one that counts.
                       if (experiment_of(r, c).cut.schedule == schedule) keys.insert(key_of(c));

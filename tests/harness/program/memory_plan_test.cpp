@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "tests/harness/exec/moe_models.hpp"
 #include "tests/harness/program/programs.hpp"
 
 namespace shardbench::test {
@@ -165,6 +166,70 @@ TEST(MemoryPlan, ALayerKeepsWhatTheClosedFormSays) {
     c.sequence_parallel = true;
     EXPECT_EQ(kept_per_layer(c), 32 / t * unit + statistics / t + lse / t);
   }
+}
+
+/// The same with parts computed again, of a model.
+double kept_with(ModelConfig model, std::string const& modules) {
+  auto const bytes = [&](std::int64_t layers) {
+    Cut c = cut(1, 1, 1);
+    c.recompute_modules = parse_recompute_modules("recompute-modules", modules);
+    model.layers = layers;
+    Experiment e = small_experiment(model, c);
+    e.scope = Scope::layer;
+    e.precision = Dtype::bf16;
+    return static_cast<double>(plan_of(e).activation_peak_bytes);
+  };
+  return bytes(8) - bytes(7);
+}
+
+// By hand, from the parts of the closed form above, in units of s b h bytes: what is computed again is not kept.
+TEST(MemoryPlan, APartThatIsComputedAgainIsNotKept) {
+  ModelConfig model = small_gpt(8);
+  model.ffn_hidden = 4 * model.hidden;
+  double const unit = 16 * 64, statistics = 2 * 16 * 2 * 4, lse = 8 * 16 * 4;
+  EXPECT_EQ(kept_with(model, "none"), 32 * unit + statistics + lse);
+  EXPECT_EQ(kept_with(model, "core_attn"), (32 - 2) * unit + statistics) << "attention's output and its log-sum-exp";
+  EXPECT_EQ(kept_with(model, "layernorm"), (32 - 4) * unit + lse) << "outputs of both norms and their statistics";
+  EXPECT_EQ(kept_with(model, "activation"), (32 - 8) * unit + statistics + lse) << "the MLP's wide activation";
+  EXPECT_EQ(kept_with(model, "mlp"), (32 - 16) * unit + statistics + lse)
+      << "its wide tensors; the norm's output stays";
+  EXPECT_EQ(kept_with(model, "core_attn+layernorm+activation"), (32 - 14) * unit);
+}
+
+// DeepSeek-V3's choice (its report, section 3.2.3): the norms' outputs and what the up projections make. By hand, for
+// each token of latent attention with 8 heads (12 + 4 a head, values 8; ranks 24 and 16), hidden 64, ffn 128, gated:
+// residual sums 2*64, q_down 24, kv_down 16 + 4, attention output 64, log-sum-exp 8 in fp32, MLP up 256, activation 128
+// stay; norms 2*64 + 24, the latent 16 + 4, queries and keys 2*128, keys and values as projected 8*20, and the
+// statistics of four norms in fp32 go.
+TEST(MemoryPlan, NormsAndUpProjectionsOfLatentAttention) {
+  double const tokens = 16;
+  double const stays = 2 * (128 + 24 + 20 + 64 + 256 + 128) + 4 * 8;
+  double const norms = 2 * (128 + 24 + 20) + 4 * 4, up = 2 * (256 + 160);
+  EXPECT_EQ(kept_with(small_latent(8), "none"), tokens * (stays + norms + up));
+  EXPECT_EQ(kept_with(small_latent(8), "mla_up_proj"), tokens * (stays + norms));
+  EXPECT_EQ(kept_with(small_latent(8), "layernorm+mla_up_proj"), tokens * stays);
+  EXPECT_EQ(kept_with(small_latent(8), "layernorm+mla_up_proj+activation"), tokens * (stays - 2 * 128));
+}
+
+// Mixtral's small kin: 2 of 8 experts of 48, gated; each token has 2 rows. By hand: rows as dispatched 2*64, up 2*96,
+// activation 2*48, what returns 2*64; the router's logits 8, two weights in fp32 and two indices and two places in
+// int32.
+TEST(MemoryPlan, ExpertsThatAreComputedAgain) {
+  double const tokens = 16, rows = 2 * (128 + 192 + 96 + 128), choice = 2 * 8 + 4 * 2 * 3;
+  double const none = kept_with(small_mixtral(8), "none");
+  EXPECT_EQ(none - kept_with(small_mixtral(8), "moe_act"), tokens * 2 * 96);
+  EXPECT_NEAR(none - kept_with(small_mixtral(8), "moe"), tokens * (rows + choice), 64) << "and the experts' counts";
+}
+
+// With its logits in pieces a step holds one piece of them at a time.
+TEST(MemoryPlan, LossChunksHoldOnePieceOfTheLogits) {
+  ModelConfig model = small_llama(1);
+  model.vocab = 8192;
+  Experiment e = small_experiment(model, cut(1, 1, 1));
+  double const whole = static_cast<double>(plan_of(e).activation_peak_bytes);
+  e.loss_chunks = 4;
+  double const logits = 4.0 * 16 * 8192;
+  EXPECT_NEAR(whole - static_cast<double>(plan_of(e).activation_peak_bytes), logits * 3 / 4, 0.02 * logits);
 }
 
 // Of ZeRO 3's units two are whole at a time, this one and the one that is gathered ahead; kept ones all are.
