@@ -136,24 +136,107 @@ GemmProfile read_gemm(Section s) {
   return g;
 }
 
-DeviceProfile read_device(Section s) {
-  DeviceProfile d;
-  d.name = s.text("name");
-  Section peaks = s.section("peak_tflops"), gemms = s.section("gemm");
-  for (Dtype const t : precisions) {
+Dtype precision_in(Section& s, std::string_view key) {
+  std::string const text = s.text(key);
+  auto const found = std::ranges::find(precisions, text, [](Dtype t) { return to_string(t); });
+  if (found == std::end(precisions)) s.fail(key, fmt::format("{} is not fp32, bf16 or fp8", in_quotes(text)));
+  return *found;
+}
+
+AttentionKernel read_attention_kernel(Section s) {
+  AttentionKernel k;
+  k.precision = precision_in(s, "precision");
+  k.cache = s.has("cache") ? precision_in(s, "cache") : k.precision;
+  k.head_tile = s.integer("head_tile", 8, 4096);
+  k.value_tile = s.integer_or("value_tile", k.head_tile, 8, 4096);
+  k.query_tile = s.integer("query_tile", 1, 4096);
+  k.efficiency = s.share("efficiency");
+  k.tile_overhead = s.number("tile_overhead", 0, 1e5);
+  k.window_overhead = s.number_or("window_overhead", 0, 0, 1e5);
+  k.tail = s.number("tail", 0, 2);
+  k.launch_us = s.number_or("launch_us", 0, 0, 1e4);
+  k.prepare_traffic = s.number_or("prepare_traffic", 0, 0, 100);
+  k.cached_share = s.number_or("cached_share", 1, 0, 1);
+  s.end();
+  return k;
+}
+
+AttentionProfile read_attention_profile(Section s) {
+  AttentionProfile a;
+  a.kernels = s.each_of("kernels", read_attention_kernel);
+  if (a.kernels.empty()) s.fail("kernels", "missing (a list)");
+  a.backward_share = s.number("backward_share", 0.01, 10);
+  a.backward_overhead = s.number("backward_overhead", 0, 1e5);
+  a.source = s.text("source");
+  s.end();
+  return a;
+}
+
+double best_rate(MeasuredTimes const& times) {
+  double best = 0;
+  for (auto const& [flops, us] : times.points) best = std::max(best, flops / us);
+  return best;
+}
+
+/// What the measured attention of a calibrated machine says of a kernel at its best.
+AttentionProfile attention_of(DeviceProfile const& d) {
+  auto const find = [&](std::string_view operation) {
+    return std::ranges::find(d.kernels, operation, &MeasuredTimes::operation);
+  };
+  auto const forward = find("attention_forward"), backward = find("attention_backward");
+  if (forward == d.kernels.end() || backward == d.kernels.end()) return {};
+  auto const& [precision, peak] = *d.peak_tflops.begin();
+  AttentionKernel k;
+  k.precision = k.cache = precision;
+  k.head_tile = k.value_tile = 64;
+  k.efficiency = std::clamp(best_rate(*forward) / (peak * 1e6), 1e-6, 1.0);
+  return {{k}, best_rate(*backward) / best_rate(*forward), 0, "the best rates among the measured kernels"};
+}
+
+/// Peaks and how products reach them, by precision. Another shipped system's device lends what is not said here.
+void read_products_of(Section& s, DeviceProfile& d) {
+  Section peaks = s.section("peak_tflops");
+  bool const lent = !d.gemm.empty();
+  for (Dtype const t : precisions)
     if (peaks.has(to_string(t))) d.peak_tflops[t] = peaks.number(to_string(t), 1e-3, 1e6);
-    if (gemms.has(to_string(t))) d.gemm[t] = read_gemm(gemms.section(to_string(t)));
-    if (d.peak_tflops.contains(t) != d.gemm.contains(t))
-      s.fail(to_string(t), "needs both a peak_tflops and a gemm entry");
-  }
-  peaks.end(), gemms.end();
+  peaks.end();
   if (d.peak_tflops.empty()) s.fail("peak_tflops", "no precision given; allowed: fp32, bf16, fp8");
+  if (!lent || s.has("gemm")) {
+    Section gemms = s.section("gemm");
+    for (Dtype const t : precisions)
+      if (gemms.has(to_string(t))) d.gemm[t] = read_gemm(gemms.section(to_string(t)));
+    gemms.end();
+  }
+  for (Dtype const t : precisions)
+    if (d.peak_tflops.contains(t) ? !d.gemm.contains(t) : d.gemm.contains(t) && !lent)
+      s.fail(to_string(t), "needs both a peak_tflops and a gemm entry");
+}
+
+/// The kernels of another shipped system's device, for one that runs the same at its own peaks, memory and processors.
+DeviceProfile lent_kernels(Section& s) {
+  DeviceProfile d;
+  if (!s.has("kernels_of")) return d;
+  std::string const name = s.text("kernels_of");
+  std::vector<std::string> const names = system_names();
+  if (std::ranges::find(names, name) == names.end())
+    s.fail("kernels_of", fmt::format("{} is no shipped system; shipped: {}", in_quotes(name), fmt::join(names, ", ")));
+  DeviceProfile const other = load_system(name).device;
+  d.gemm = other.gemm, d.attention = other.attention, d.cache_mb = other.cache_mb;
+  return d;
+}
+
+DeviceProfile read_device(Section s) {
+  DeviceProfile d = lent_kernels(s);
+  d.name = s.text("name");
+  read_products_of(s, d);
   d.memory_gb = s.number("memory_gb", 1e-3, 1e6);
   d.memory_gb_per_s = s.number("memory_gb_per_s", 1e-3, 1e6);
   d.memory_efficiency = s.share("memory_efficiency");
   d.launch_us = s.number("launch_us", 0, 1e4);
   d.processors = s.integer("processors", 1, 1000000);
   d.power_w = s.number_or("power_w", 0, 0, 1e5);
+  d.cache_mb = s.number_or("cache_mb", d.cache_mb, 0, 1e5);
+  if (s.has("attention")) d.attention = read_attention_profile(s.section("attention"));
   d.overlap_slowdown = s.number_or("overlap_slowdown", 0, 0, 100);
   if (s.has("excess")) {
     Section e = s.section("excess");
@@ -163,6 +246,7 @@ DeviceProfile read_device(Section s) {
   }
   d.kernels = s.each_of("kernels", read_times);
   d.products = s.each_of("products", read_products);
+  if (d.attention.kernels.empty()) d.attention = attention_of(d);
   s.end();
   return d;
 }
@@ -220,6 +304,19 @@ void read_logits(Section& s, SoftwareStack& k) {
   std::string const dtype = s.text("logits");
   if (dtype != "fp32" && dtype != "bf16") s.fail("logits", fmt::format("{} is not fp32 or bf16", in_quotes(dtype)));
   if (dtype == "fp32") k.logits_bytes = k.loss_working_bytes = 4;
+}
+
+/// The share of the peak that a stack states, or a factor on what the device's kernels reach. Unfused attention has no
+/// kernels of the device's.
+void read_attention_rate(Section& s, SoftwareStack& k) {
+  bool const stated = s.has("attention_efficiency") || k.attention == AttentionKind::unfused;
+  if (stated) {
+    k.attention_efficiency = s.share("attention_efficiency");
+    k.attention_backward_efficiency = s.share("attention_backward_efficiency");
+  }
+  if (stated && s.has("attention_factor"))
+    s.fail("attention_factor", "nothing to multiply beside an attention_efficiency");
+  k.attention_factor = s.number_or("attention_factor", 1, 0.05, 5);
 }
 
 std::string shipped_text(std::string_view name, std::span<ShippedFile const> shipped, char const* what) {
@@ -287,16 +384,12 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.description = s.text("description");
   k.source = s.text("source");
   k.attention = read_attention(s);
-  k.attention_efficiency = s.share("attention_efficiency");
-  k.attention_backward_efficiency = s.share("attention_backward_efficiency");
+  read_attention_rate(s, k);
   k.own_kernels = s.flag_or("own_kernels", false);
   k.gemm_derate = s.number_or("gemm_derate", 1, 0.01, 2);
   if (s.has("linear_precision")) {
-    std::string const text = s.text("linear_precision");
-    auto const found = std::ranges::find(precisions, text, [](Dtype t) { return to_string(t); });
-    if (found == std::end(precisions) || *found == Dtype::f32)
-      s.fail("linear_precision", fmt::format("{} is not bf16 or fp8", in_quotes(text)));
-    k.linear_precision = *found;
+    k.linear_precision = precision_in(s, "linear_precision");
+    if (k.linear_precision == Dtype::f32) s.fail("linear_precision", "'fp32' is not bf16 or fp8");
   }
   k.linear_cast_bytes = s.number_or("linear_cast_bytes", 0, 0, 100);
   k.elementwise_traffic = s.number_or("elementwise_traffic", 1, 0.01, 100);

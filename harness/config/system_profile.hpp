@@ -22,6 +22,30 @@ struct GemmProfile {
   std::string source;
 };
 
+/// How the time of a fused attention kernel depends on the shape (simulate/attention_time.hpp); fitted to measured
+/// tables.
+struct AttentionKernel {
+  Dtype precision = Dtype::bf16;                   ///< of its products
+  Dtype cache = Dtype::bf16;                       ///< of the keys and values that it reads
+  std::int64_t head_tile = 128, value_tile = 128;  ///< sizes to which heads of keys, and of values, are padded
+  std::int64_t query_tile = 64;                    ///< queries that walk the keys together
+  double efficiency = 0;                           ///< of the dense peak, in a long walk of padded heads
+  double tile_overhead = 0;                        ///< keys that a tile costs beyond those it walks
+  double window_overhead = 0;                      ///< the same again where a window cuts the walk
+  double tail = 0;             ///< 0 to 2: share of the lesser of work and longest walk that adds to the greater
+  double launch_us = 0;        ///< fixed time of a serving engine's call
+  double prepare_traffic = 0;  ///< passes over queries, keys and values before it, in a serving engine
+  double cached_share = 1;     ///< of the time of that pass while its operands lie in the cache
+};
+
+/// Fused attention on a device.
+struct AttentionProfile {
+  std::vector<AttentionKernel> kernels;  ///< empty: not known; a stack then has to state its attention's share
+  double backward_share = 0;             ///< rate of backward over that of forward
+  double backward_overhead = 0;          ///< keys that a tile of backward costs beyond one of forward
+  std::string source;
+};
+
 /// Measured times of one operation: size (payload bytes; bytes of a kernel, FLOPs of attention) against microseconds.
 struct MeasuredTimes {
   std::string operation;  ///< to_string of its OpKind
@@ -56,6 +80,8 @@ struct DeviceProfile {
   double power_w = 0;            ///< at full load, 0: not given
   double overlap_slowdown = 0;   ///< of the time of compute beside communication, what the latter stands still
   StepExcess excess;
+  double cache_mb = 0;  ///< last-level cache, MB = 1e6 bytes; 0: not given
+  AttentionProfile attention;
   std::vector<MeasuredTimes> kernels;      ///< our own kernels here, products left out; before any formula
   std::vector<MeasuredProducts> products;  ///< ours too: they correct the formula near their shapes
 };
@@ -100,8 +126,9 @@ enum class AttentionKind : std::uint8_t { unfused, flash, size_ };
 struct SoftwareStack {
   std::string name, description, source;
   AttentionKind attention = AttentionKind::flash;
-  double attention_efficiency = 0;           ///< of the dense peak, forward
-  double attention_backward_efficiency = 0;  ///< of the dense peak, backward
+  double attention_factor = 1;               ///< rate of its fused attention over the device's
+  double attention_efficiency = 0;           ///< of the dense peak, forward, in place of the device's; 0: not stated
+  double attention_backward_efficiency = 0;  ///< of the dense peak, backward; stated where the other is
   bool own_kernels = false;                  ///< runs the kernels whose times a calibrated profile holds
   double gemm_derate = 1;                    ///< share of the tabled GEMM rate that a long run sustains (power, clocks)
   Dtype linear_precision = Dtype::f32;       ///< of linear layers where it is not the run's own; f32: the run's own

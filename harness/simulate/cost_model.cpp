@@ -1,11 +1,14 @@
 #include "harness/simulate/cost_model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <string_view>
 
 #include "harness/program/analysis/count.hpp"
+#include "harness/simulate/attention_time.hpp"
 #include "harness/simulate/gemm_time.hpp"
 #include "harness/simulate/measured_products.hpp"
 #include "kernels/core/error.hpp"
@@ -37,6 +40,10 @@ double kernel_us(MeasuredTimes const& times, double size) {
 CostModel::CostModel(SystemProfile system, SoftwareStack stack, RankLayout layout)
     : system_(std::move(system)), stack_(std::move(stack)), layout_(std::move(layout)) {
   if (stack_.linear_precision != Dtype::f32) static_cast<void>(system_.peak_tflops_of(stack_.linear_precision));
+  if (stack_.attention_efficiency == 0 && system_.device.attention.kernels.empty())
+    throw InputError(fmt::format(
+        "system {} has no attention section, and stack {} states no attention_efficiency: one of them is needed",
+        system_.name, stack_.name));
   launch_us_ = system_.device.launch_us + stack_.gap_us;
 }
 
@@ -96,8 +103,10 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
 double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
   auto const& s = std::get<AttentionOpShape>(op.shape);
   bool const forward = op.kind == OpKind::attention_forward;
-  double const rate = system_.peak_tflops_of(program.precision) * 1e6 *
-                      (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
+  if (stack_.attention_efficiency == 0)
+    return ms_per_us * attention_us(system_.device, program.precision, s, forward) / stack_.attention_factor;
+  double rate = system_.peak_tflops_of(program.precision) * 1e6 *
+                (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
   double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
   if (stack_.attention == AttentionKind::flash) {
     OpCost const cost = op_cost(program, op, false);
@@ -107,6 +116,11 @@ double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
   double const pairs = product(s.seq_q, s.seq_k) * product(s.batch, s.heads);
   double const dims = static_cast<double>(s.head_dim + s.value_dim);
   double const flops = (forward ? 2 : 4) * dims * pairs;
+  // Rows of heads that do not start at whole vectors of 16 bytes keep batched products off the tensor cores.
+  std::int64_t const vector = 16 / static_cast<std::int64_t>(bytes_of(program.precision));
+  if (auto const units = system_.device.peak_tflops.find(Dtype::f32);
+      s.head_dim % vector != 0 && units != system_.device.peak_tflops.end())
+    rate = std::min(rate, units->second * 1e6);
   return ms_per_us * (flops / rate + stack_.score_traffic * pairs / memory + 4 * launch_us_);
 }
 

@@ -33,7 +33,7 @@ std::string replaced(std::string text, std::string const& from, std::string cons
 }
 
 TEST(SystemProfile, EveryShippedOneIsReadAndCarriesItsName) {
-  EXPECT_EQ(shipped_systems().size(), 10u);
+  EXPECT_EQ(shipped_systems().size(), 14u);
   for (std::string const& name : system_names()) {
     SystemProfile const s = load_system(name);
     EXPECT_EQ(s.name, name);
@@ -98,6 +98,42 @@ TEST(SystemProfile, RefusesFractionsWhereItCounts) {
                 parse_software_stack(fmt::format("{}\n{}: 1.5\n", stack, key), "k.yaml");
               }).find(key + ": 1.5 is not an integer"),
               std::string::npos);
+}
+
+// A device that says whose kernels it runs has them at its own peaks; a profile of a calibrated machine has what it
+// measured.
+TEST(SystemProfile, KernelsAreLentOrMeasured) {
+  DeviceProfile const h100 = load_system("h100-sxm").device, h800 = load_system("h800").device;
+  EXPECT_EQ(h800.attention.kernels.size(), h100.attention.kernels.size());
+  EXPECT_GT(h100.attention.kernels.size(), 5u);
+  EXPECT_DOUBLE_EQ(h800.cache_mb, 50);
+  std::string const text = shipped("h800");
+  EXPECT_NE(message_of([&] {
+              parse_system_profile(replaced(text, "kernels_of: h100-sxm", "kernels_of: mine.yaml"), "s.yaml");
+            }).find("device.kernels_of: 'mine.yaml' is no shipped system"),
+            std::string::npos);
+  // 1e12 FLOP in 2,000 us: 500 TFLOP/s of 989.4 or, above the peak, all of it.
+  std::string const measured = replaced(text, "  kernels_of: h100-sxm\n",
+                                        "  kernels:\n"
+                                        "    - {operation: attention_forward, ranks: 1, points: [[1e12, 2000]]}\n"
+                                        "    - {operation: attention_backward, ranks: 1, points: [[1e12, 4000]]}\n");
+  DeviceProfile const own = parse_system_profile(measured, "s.yaml").device;
+  ASSERT_EQ(own.attention.kernels.size(), 1u);
+  EXPECT_DOUBLE_EQ(own.attention.kernels[0].efficiency, 1);  // of fp32's peak, the first there is
+  EXPECT_DOUBLE_EQ(own.attention.backward_share, 0.5);
+}
+
+TEST(SoftwareStack, StatesAShareOfThePeakOrAFactorNotBoth) {
+  std::string const text = "name: s\ndescription: d\nsource: s\n";
+  auto const error = [&](std::string const& more) {
+    return message_of([&] { parse_software_stack(text + more, "k.yaml"); });
+  };
+  EXPECT_EQ(error("attention: flash\nattention_factor: 0.8\n"), "no error");
+  EXPECT_EQ(error("attention: flash\n"), "no error");
+  EXPECT_EQ(error("attention: unfused\n"), "k.yaml: attention_efficiency: missing (a number)");
+  EXPECT_EQ(
+      error("attention: flash\nattention_efficiency: 0.5\nattention_backward_efficiency: 0.5\nattention_factor: 2\n"),
+      "k.yaml: attention_factor: nothing to multiply beside an attention_efficiency");
 }
 
 TEST(YamlValue, ReadsTypesAndRefusesReferences) {
