@@ -1,5 +1,6 @@
 // Message-size sweep of every call of a communicator: scripts/mpirun.sh 4 build/bin/bench_collectives
-// Rank 0 reports; a time is that of the slowest rank; GB/s are decimal (1e9 bytes) and those of the median call.
+// --largest=SIZE (64M): the largest payload. Rank 0 reports; a time is that of the slowest rank; GB/s are decimal (1e9
+// bytes) and those of the median call.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -8,10 +9,13 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/comm/bus_bandwidth.hpp"
 #include "harness/comm/communicator.hpp"
+#include "harness/config/experiment.hpp"
+#include "kernels/core/error.hpp"
 #include "kernels/core/stream_host.hpp"
 
 namespace shardbench {
@@ -169,6 +173,19 @@ void register_sweep(std::size_t largest_bytes) {
     }
 }
 
+/// Takes `--largest SIZE` ("64M", the default) out of the arguments: the largest payload of the sweep.
+std::int64_t take_largest(int& argc, char** argv) {
+  constexpr std::string_view flag = "--largest=";
+  std::int64_t largest = std::int64_t{64} << 20;
+  char** const end = std::remove_if(argv + 1, argv + argc, [&](std::string_view word) {
+    if (!word.starts_with(flag)) return false;
+    largest = parse_bytes("largest", word.substr(flag.size()));
+    return true;
+  });
+  argc = static_cast<int>(end - argv);
+  return largest;
+}
+
 class Silent final : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(Context const&) final { return true; }
@@ -182,11 +199,18 @@ int main(int argc, char** argv) {
   using namespace shardbench;
   MpiProcess mpi(&argc, &argv);
   setup().group = make_mpi_communicator();
+  std::int64_t largest = 0;
+  try {
+    largest = take_largest(argc, argv);
+  } catch (InputError const& problem) {
+    fmt::print(stderr, "bench_collectives: {}\n", problem.what());
+    MpiProcess::abort(2);
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) MpiProcess::abort(2);
   benchmark::AddCustomContext("ranks", std::to_string(setup().group->size()));
   benchmark::AddCustomContext("mpi", std::string(MpiProcess::library_version()));
-  register_sweep(std::size_t{64} << 20);
+  register_sweep(static_cast<std::size_t>(largest));
   Silent silent;
   if (setup().group->rank() == 0)
     benchmark::RunSpecifiedBenchmarks();

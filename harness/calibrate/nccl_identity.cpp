@@ -159,6 +159,11 @@ std::optional<double> nccl_bus_factor(std::string_view collective, std::int64_t 
   return std::nullopt;
 }
 
+std::int64_t nccl_size_holders(NcclRun const& run) {
+  if (run.collective.empty()) return 0;
+  return gathers(run.collective) ? run.ranks : 1;
+}
+
 std::optional<double> NcclRun::bus_factor() const {
   return nccl_bus_factor(collective.empty() && !may_be.empty() ? may_be.front() : collective, ranks);
 }

@@ -92,6 +92,10 @@ std::int64_t nccl_type_bytes(std::string_view type);
 /// Bus factor of a collective by our name over n ranks (nccl-tests doc/PERFORMANCE.md); nothing for unknown ones.
 std::optional<double> nccl_bus_factor(std::string_view collective, std::int64_t ranks);
 
+/// Ranks whose elements a row's size counts: all of a gathering collective's, one of the others'; 0 where collective or
+/// ranks are not known.
+std::int64_t nccl_size_holders(NcclRun const& run);
+
 /// Concludes what the log does not say: collective, ranks, worlds. Called by parse_nccl_log.
 void identify(NcclRun& run);
 

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
 
 #include "harness/calibrate/nccl_shape.hpp"
 #include "kernels/core/index.hpp"
@@ -47,7 +50,7 @@ class Reviewer {
     } else if (run_.ranks == 1) {
       refuse_for(NcclFinding::one_rank, "one rank: nothing crosses a link");
     }
-    if (run_.rows.empty()) refuse_for(NcclFinding::no_rows, "no row can be read");
+    if (run_.rows.empty()) refuse_for(NcclFinding::no_rows, "no valid sample: no row can be read");
     if (run_.collective == "all_to_all_v")
       refuse_for(NcclFinding::uneven, "ranks send different amounts to each other (alltoallv): no balanced all-to-all");
     if (run_.shares_device()) {
@@ -76,7 +79,34 @@ class Reviewer {
     }
   }
 
+  /// What a row's count says its size is: of all ranks together where the collective gathers, a rank's buffer elsewhere
+  /// (nccl-tests, doc/PERFORMANCE.md). Nothing where collective or ranks are not known, or the device list is another
+  /// job's.
+  std::optional<std::int64_t> size_by_count(NcclRow const& row) const {
+    bool const apart = run_.worlds > 1 || (run_.ranks_by_size > 0 && run_.ranks != run_.ranks_by_size);
+    std::int64_t const holders = nccl_size_holders(run_);
+    std::int64_t const bytes = nccl_type_bytes(row.type);
+    if (apart || holders == 0 || is_empty(row) ||
+        row.count > std::numeric_limits<std::int64_t>::max() / bytes / holders)
+      return std::nullopt;
+    return row.count * bytes * holders;
+  }
+
+  void check_sizes() {
+    std::int64_t const holders = nccl_size_holders(run_);
+    for (NcclRow const& row : run_.rows) {
+      auto const told = size_by_count(row);
+      if (!told || *told == row.size_bytes) continue;
+      wrong_sizes_.insert(&row);
+      out_.add(NcclFinding::inconsistent_row,
+               fmt::format("size {} B, but {} of {}{} are {} B", row.size_bytes, row.count, row.type,
+                           holders > 1 ? fmt::format(" over {} ranks", holders) : "", *told),
+               row.line);
+    }
+  }
+
   void check_rows() {
+    check_sizes();
     std::int64_t const zero = std::ranges::count_if(run_.rows, is_empty);
     std::int64_t unchecked = 0, sides = 0;
     bool any_in_place = false, all_wrong_in_place = true;
@@ -111,7 +141,8 @@ class Reviewer {
   }
 
   void check_timing(NcclRow const& row, NcclTiming const& t, bool in_place) {
-    SizedTiming sized{row.size_bytes, row.line, t.time_us, in_place, t.check == NcclCheck::wrong};
+    bool const no_size = wrong_sizes_.contains(&row);
+    SizedTiming sized{row.size_bytes, row.line, t.time_us, in_place, t.check == NcclCheck::wrong || no_size};
     std::string_view const where = place_text(in_place);
     double const rate = static_cast<double>(row.size_bytes) / t.time_us / 1e3;
     auto const factor = run_.bus_factor();
@@ -167,6 +198,7 @@ class Reviewer {
   NcclRun const& run_;
   NcclReview& out_;
   std::vector<SizedTiming> timings_;
+  std::set<NcclRow const*> wrong_sizes_;
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace shardbench {
 
 /// How far a sharded step is from the unsharded one.
 struct ParityReport {
-  double max_rel_error = 0;  ///< largest |a-b| / (|b| + rms) over loss, gradients and updated weights
+  double max_rel_error = 0;  ///< largest |a-b| / |b| in norm over loss, tensors of gradients and updated weights
   double loss_error = 0, gradient_error = 0, weight_error = 0;
   double loss = 0, reference_loss = 0;
   double tolerance = 0;

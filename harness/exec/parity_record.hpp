@@ -18,12 +18,27 @@ struct ParityReference {
       : stage(unsharded ? *unsharded : lower_unsharded(experiment)), self(make_self_communicator()) {
     if (world.rank() == 0) runner.emplace(stage, device, *self);
     if (runner) runner->initialize(experiment.seed);
+    if (!runner || experiment.precision == Dtype::f32 || experiment.phase != PhaseKind::train) return;
+    Experiment wide = experiment;
+    wide.precision = Dtype::f32;
+    exact.emplace(lower_unsharded(wide), device, *self);
+    exact->initialize(experiment.seed);
+  }
+  /// The gradients of the unsharded step in fp32, from the weights that it has now.
+  void run_exact() {
+    if (!exact) return;
+    StepProgram const &rounded = runner->program(), &wide = exact->program();
+    for (std::size_t i = 0; i < wide.parameters.size(); ++i)
+      exact->write(wide.parameters[i].weight, runner->read(rounded.parameters[i].weight));
+    exact->run_gradients();
+    exact->synchronize();
   }
   Runner* get() { return runner ? &*runner : nullptr; }
 
   LoweredStage stage;
   std::unique_ptr<Communicator> self;
   std::optional<Runner> runner;
+  std::optional<Runner> exact;  ///< where the step is rounded: one that is not
 };
 
 /// What comparisons with the reference have in common: its values on every rank, and the worst error on all of them.
@@ -36,8 +51,12 @@ class ParityRecord {
 
   /// `count` values of one of the reference's tensors, from rank 0 to all.
   std::vector<float> broadcast(TensorId id, std::int64_t count, std::int32_t microbatch = 0) {
+    return broadcast_from(reference_.get(), id, count, microbatch);
+  }
+  /// The same of another runner that rank 0 has, nullptr on the others.
+  std::vector<float> broadcast_from(Runner* runner, TensorId id, std::int64_t count, std::int32_t microbatch = 0) {
     std::vector<float> values(count);
-    if (Runner* const whole = reference_.get()) values = whole->read(id, microbatch);
+    if (runner) values = runner->read(id, microbatch);
     world_.broadcast({values.data(), values.size(), Dtype::f32}, 0, stream_);
     return values;
   }

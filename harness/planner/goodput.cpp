@@ -41,8 +41,4 @@ TrainingBudget training_budget(double tokens, double tokens_per_step, double ste
   return b;
 }
 
-double days_with_recompute(double tokens, double parameters, double devices, double flops_per_device) {
-  return 8 * tokens * parameters / (devices * flops_per_device) / (hours_per_day * seconds_per_hour);
-}
-
 }  // namespace shardbench

@@ -33,7 +33,4 @@ struct TrainingBudget {
 TrainingBudget training_budget(double tokens, double tokens_per_step, double step_ms, std::int64_t devices,
                                Goodput const& share, double straggler_share, double price_per_device_hour);
 
-/// Days of training with full recompute: 8 T P / (n X) (Narayanan et al. 2021, equation 4); X in FLOP/s a device.
-double days_with_recompute(double tokens, double parameters, double devices, double flops_per_device);
-
 }  // namespace shardbench

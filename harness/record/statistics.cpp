@@ -74,10 +74,8 @@ bool SampleStop::enough(std::vector<double> const& samples) const {
   return 100 * (interval->high - interval->low) / 2 <= target_ci_pct * quantile(sorted, 0.5);
 }
 
-bool means_differ(std::vector<double> const& a, std::vector<double> const& b) {
-  VALIDATE(a.size() >= 2 && b.size() >= 2, "comparing two settings needs at least 2 samples of each");
-  double const mean_a = mean_of(a), mean_b = mean_of(b);
-  return std::abs(mean_a - mean_b) > 2 * std::sqrt(variance_of(a, mean_a) + variance_of(b, mean_b));
+bool means_differ(Spread const& a, Spread const& b) {
+  return std::abs(a.mean - b.mean) > 2 * std::hypot(a.deviation, b.deviation);
 }
 
 }  // namespace shardbench

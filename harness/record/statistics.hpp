@@ -40,8 +40,13 @@ struct SampleStop {
   bool enough(std::vector<double> const& samples) const;
 };
 
+/// A mean of repeats and their standard deviation; in the unit of the samples.
+struct Spread {
+  double mean = 0, deviation = 0;
+};
+
 /// Two settings differ only if their means are further apart than twice the root of their summed variances:
-/// |m1 - m2| > 2 sqrt(s1^2 + s2^2). Throws Error below 2 samples a side.
-bool means_differ(std::vector<double> const& a, std::vector<double> const& b);
+/// |m1 - m2| > 2 sqrt(s1^2 + s2^2).
+bool means_differ(Spread const& a, Spread const& b);
 
 }  // namespace shardbench

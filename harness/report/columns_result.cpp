@@ -32,9 +32,10 @@ Column<Row> of_axis(AxisWords axis, std::string name, std::string unit, PerAxis 
 ReportColumns step_columns() {
   return {
       shows("step_ms_p50", &Row::step_ms_p50, "Median step time; a step is the maximum over ranks.", "ms"),
-      shows("step_ms_p95", &Row::step_ms_p95, "95th percentile of the step times.", "ms"),
+      shows("step_ms_p95", &Row::step_ms_p95, "95th percentile of the step times; of two or more.", "ms"),
       shows("step_ms_min", &Row::step_ms_min, "Fastest step.", "ms"),
-      shows("step_cv_pct", &Row::step_cv_pct, "Standard deviation of the step times over their mean.", "%"),
+      shows("step_cv_pct", &Row::step_cv_pct, "Standard deviation of the step times over their mean; of two or more.",
+            "%"),
       shows("iterations", &Row::iterations, "Timed steps, none of them instrumented."),
       shows("instrumented_step_ms", &Row::instrumented_step_ms,
             "Step time of the iterations that recorded spans; its excess over step_ms_p50 is their cost.", "ms"),
@@ -136,7 +137,8 @@ ReportColumns traffic_columns() {
 ReportColumns truth_columns() {
   return {
       shows("max_rel_error", &Row::max_rel_error,
-            "Largest |a-b| / (|b| + rms) over loss, gradients and updated weights against the unsharded step."),
+            "Largest |a-b| / |b|, in norm, of the loss and of the tensors of gradients and updated weights against the "
+            "unsharded step."),
       shows("predicted_step_ms", &Row::predicted_step_ms, "Step time that the simulation foretold.", "ms"),
       shows("prediction_error_pct", &Row::prediction_error_pct,
             "100 * (predicted_step_ms - step_ms_p50) / step_ms_p50.", "%"),

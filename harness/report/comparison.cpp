@@ -9,6 +9,7 @@
 #include <map>
 
 #include "harness/config/field_text.hpp"
+#include "harness/record/statistics.hpp"
 #include "harness/report/column_groups.hpp"
 #include "harness/report/columns.hpp"
 #include "kernels/core/error.hpp"
@@ -153,6 +154,15 @@ std::string doubt(CsvTable const& table, std::size_t row, char const* file) {
   return outcome == to_string(Outcome::passed) ? std::string() : fmt::format(" ({}: {})", file, outcome);
 }
 
+/// The step time of a row and how its repeats scatter; nothing where that is not told.
+std::optional<Spread> spread_of(CsvTable const& table, Timed const& timed) {
+  auto const column = table.find_column("step_cv_pct");
+  if (!column) return std::nullopt;
+  auto const share = number_in<double>(table.rows[timed.row][*column]);
+  if (!share) return std::nullopt;
+  return Spread{timed.step_ms, timed.step_ms * *share / 100};
+}
+
 using Pairs = std::vector<std::pair<Timed*, Timed*>>;
 
 /// Only the pairs of which `holds` is true, or all when it is of none.
@@ -202,7 +212,9 @@ Comparison compare(CsvTable const& file_a, CsvTable const& file_b) {
   std::vector<std::size_t> rows_of_a;
   for (auto const& [x, y] : all) {
     x->met = y->met = true;
-    result.rows.push_back({"", x->source, y->source, x->step_ms, y->step_ms, y->step_ms / x->step_ms});
+    auto const spread_x = spread_of(a, *x), spread_y = spread_of(b, *y);
+    result.rows.push_back({"", x->source, y->source, x->step_ms, y->step_ms, y->step_ms / x->step_ms, {}});
+    if (spread_x && spread_y) result.rows.back().differs = means_differ(*spread_x, *spread_y);
     rows_of_a.push_back(x->row);
   }
   result.only_in_a = unmet(times_a), result.only_in_b = unmet(times_b);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct ComparedRow {
   std::string source_a, source_b;
   double step_ms_a = 0, step_ms_b = 0;
   double ratio = 0;  ///< b / a: below 1, b is faster
+  /// Whether they are further apart than their repeats scatter; empty where a file does not say how far that is.
+  std::optional<bool> differs;
 };
 
 /// Rows of A and B joined by configuration. Rows of one source also agree in what only an execution knows (seed, NCCL

@@ -28,10 +28,11 @@ std::optional<double>& PerAxis::operator[](Lane axis) {
 
 void set_step_times(ReportRow& row, Summary const& steps_ms) {
   row.step_ms_p50 = steps_ms.median;
-  row.step_ms_p95 = steps_ms.p95;
   row.step_ms_min = steps_ms.min;
-  row.step_cv_pct = steps_ms.cv_pct;
   row.iterations = steps_ms.samples;
+  // One sample says nothing of how samples scatter (case T03).
+  row.step_ms_p95 = steps_ms.samples > 1 ? std::optional(steps_ms.p95) : std::nullopt;
+  row.step_cv_pct = steps_ms.samples > 1 ? std::optional(steps_ms.cv_pct) : std::nullopt;
 }
 
 void set_breakdown(ReportRow& row, Breakdown const& breakdown) {

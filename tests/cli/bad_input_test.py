@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from cli import BINARY, TINY, CliTest
+from cli import BINARY, DATA, TINY, CliTest
 
 
 class BadInput(CliTest):
@@ -63,6 +63,13 @@ class BadInput(CliTest):
 
     def test_mpirun_is_asked_before_it_speaks(self):
         self.check(["run", *self.model, "--dp", "2", "--mpirun-arg", "--nonsense"], "--mpirun-arg", "--nonsense")
+        # L02, L03: what hosts cannot take, and slips in a hostfile with their line.
+        self.check(["run", *self.model, "--dp", "16", "--mpirun-arg=--host", "--mpirun-arg", "a,b"], "16 ranks asked for, 2 slots", "a:8,b:8")
+        for name, where in (("typo_lots", ".txt:2"), ("missing_blank", ".txt:1"), ("duplicate_host", "is already on line")):
+            path = os.path.join(DATA, "hostfiles", f"hostfile_{name}.txt")
+            self.check(["run", *self.model, "--dp", "2", "--mpirun-arg=--hostfile", "--mpirun-arg", path], where)
+        good = os.path.join(DATA, "hostfiles", "hostfile_good.txt")
+        self.check(["run", *self.model, "--dp", "32", "--mpirun-arg=--hostfile", "--mpirun-arg", good], "32 ranks asked for, 16 slots")
         self.check(["sweep", *self.model, "--dp", "1,2", "--mpirun-arg", "--nonsense"], "--mpirun-arg", "--nonsense")
         self.check(["run", *self.model, "--mpirun-arg", "-v"], "--mpirun-arg", "'-v'", "one rank")
 

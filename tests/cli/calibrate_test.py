@@ -39,6 +39,18 @@ class Calibrate(CliTest):
             text = self.call("calibrate", "--nccl-log", self.write("made.log", table.format(size, *sides)), expect=1 if wrong else 0)
             self.assertEqual("WRONG" in text, wrong, text)
 
+    def test_a_log_without_samples_is_no_success(self):
+        """T03: n = 0 is said and is a failure; a file without anything of nccl-tests is bad input."""
+        header = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+        self.assertIn("no valid sample", self.call("calibrate", "--nccl-log", self.write("head.log", header), expect=1))
+        self.assertIn("nothing of nccl-tests", self.refused("calibrate", "--nccl-log", self.write("empty.log", "")))
+
+    def test_an_all_to_all_tells_what_a_hosts_network_carries(self):
+        """B04: over 2 hosts of 8, half of what a rank sends leaves the host: 32.05 / (15/16) / 2."""
+        text = self.call("calibrate", "--nccl-log", self.log("alltoall_2node_16rank_cliff_case2.log"))
+        self.assertIn("carries 17.09 GB/s at its best: 1 of 2 hosts are elsewhere", text)
+        self.assertNotIn("carries", self.call("calibrate", "--nccl-log", self.log("allreduce_2node_8xH100_spikes.log")))
+
     def test_a_log_becomes_part_of_a_system(self):
         out = self.path("pcie.yaml")
         self.call("calibrate", "--nccl-log", self.log("allreduce_4xRTX4090_pcie.log"), "--system", "pcie-box", "--out", out)

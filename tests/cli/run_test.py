@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """run measures one configuration, alone or over ranks that it starts itself, and leaves whole rows behind."""
+import csv
 import json
 import os
 import socket
@@ -118,6 +119,31 @@ class Run(CliTest):
         self.assertEqual(len(labels), len(set(labels)))
         compute = sum(float(op["total_ms"]) for op in ops if op["axis"] == "compute")
         self.assertAlmostEqual(compute, float(row["compute_ms"]), delta=0.02 * compute + 0.05)
+
+    def test_a_large_tensor_is_not_incorrect_by_chance(self):
+        """Of millions of elements the worst is 2e-4 of its tensor off; in norm the tensors agree to rounding."""
+        (row,) = json.loads(self.call("run", "--model", "vit-l", "--tp", "2", "--layers", "2", "--image-size", "112", "--classes", "10",
+                                      "--global-batch", "2", *QUICK, "--check", "--json"))
+        self.assertEqual(row["outcome"], "passed", row["reason"])
+        self.assertLess(row["max_rel_error"], 1e-5)
+
+    def test_one_sample_does_not_scatter(self):
+        (row,) = json.loads(self.call("run", *self.model, "--max-iterations", "1", "--warmup", "1", "--json"))
+        self.assertEqual((row["iterations"], row["step_ms_p95"], row["step_cv_pct"]), (1, None, None))
+        self.assertGreater(row["step_ms_p50"], 0)
+        self.assertIn("1 iteration", self.call("run", *self.model, "--max-iterations", "1", "--warmup", "1"))
+
+    def test_a_difference_within_the_scatter_is_noise(self):
+        """T04: 1.57952 +- 0.00299 (0.1893%) differ from 0.54% on."""
+        self.call("run", *self.model, *QUICK, "--out", self.path("a.csv"))
+        (row,) = self.rows(self.path("a.csv"))
+        for factor, noise in ((1.003, True), (1.01, False)):
+            for name, ms in (("x", 1.57952), ("y", 1.57952 * factor)):
+                with open(self.path(name + ".csv"), "w", newline="", encoding="utf-8") as file:
+                    writer = csv.DictWriter(file, row.keys())
+                    writer.writeheader()
+                    writer.writerow({**row, "step_ms_p50": str(ms), "step_cv_pct": "0.1893"})
+            self.assertEqual("within noise" in self.call("compare", self.path("x.csv"), self.path("y.csv")), noise, factor)
 
     def test_compare_two_runs(self):
         for name in ("a.csv", "b.csv"):

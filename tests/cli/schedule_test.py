@@ -43,6 +43,94 @@ class Schedule(CliTest):
             self.assertEqual(sum(cell.startswith("F") for cell in row), 8)
             self.assertEqual(sum(cell.startswith("B") for cell in row), 16)
 
+    def orders(self, *words):
+        """[stage] of the passes in their order, as the table has them."""
+        rows = [line.split()[2:] for line in self.call("schedule", *words).splitlines() if line.startswith("stage ")]
+        return [[cell for i, cell in enumerate(row) if cell != "." and (i == 0 or row[i - 1] != cell)] for row in rows]
+
+    def test_order_of_one_forward_one_backward(self):
+        """min(p - rank - 1, m) forwards to warm up, then one forward and one backward, then what is left."""
+        for stages, count in ((2, 5), (3, 4), (4, 2), (5, 7)):
+            for rank, order in enumerate(self.orders("--pp", str(stages), "--microbatches", str(count))):
+                warmup = min(stages - rank - 1, count)
+                expected = [f"F{m}" for m in range(warmup)]
+                for m in range(count - warmup):
+                    expected += [f"F{m + warmup}", f"B{m}"]
+                expected += [f"B{m}" for m in range(count - warmup, count)]
+                self.assertEqual(order, expected, (stages, count, rank))
+
+    def test_order_of_interleaving(self):
+        """Megatron-LM: 2(p - rank - 1) + (v - 1)p forwards to warm up; p microbatches of a chunk, then those of the next."""
+        for stages, chunks, count in ((2, 2, 4), (3, 2, 6), (2, 3, 4)):
+            passes = count * chunks
+            for rank, order in enumerate(self.orders("--pp", str(stages), "--vpp", str(chunks), "--microbatches", str(count))):
+                def at(k, backward):
+                    chunk, group = k % (stages * chunks) // stages, k // (stages * chunks)
+                    chunk = chunks - 1 - chunk if backward else chunk
+                    return f"{'B' if backward else 'F'}{group * stages + k % stages}{'abc'[chunk]}"
+                warmup = min(2 * (stages - rank - 1) + (chunks - 1) * stages, passes)
+                expected = [at(k, False) for k in range(warmup)]
+                for k in range(passes - warmup):
+                    expected += [at(k + warmup, False), at(k, True)]
+                expected += [at(k, True) for k in range(passes - warmup, passes)]
+                self.assertEqual(order, expected, (stages, chunks, count, rank))
+
+    def test_order_of_dualpipe(self):
+        """The phases of DeepSeek's DualPipe: nF0, nF0F1, nB1W1F1, nF0B1F1B0, nB1F1B0, nB1B0, nWB0, nW."""
+        for stages, count in ((4, 8), (4, 12), (6, 14)):
+            for rank, order in enumerate(self.orders("--schedule", "dualpipe", "--pp", str(stages), "--microbatches", str(count))):
+                half, second = min(rank, stages - 1 - rank), rank >= stages // 2
+                each, outer, steps, deferred = count // 2, stages // 2 - half - 1, [], []
+                done = {"F": [0, 0], "B": [0, 0]}
+
+                def take(kind, side):
+                    chunk = side ^ second
+                    number = done["F" if kind == "F" else "B"][chunk]
+                    done["F" if kind == "F" else "B"][chunk] += 1
+                    cell = f"{chunk * each + number}{'ab'[chunk]}"
+                    steps.append(kind + cell)
+                    if kind == "I":
+                        deferred.append("W" + cell)
+
+                def weight():
+                    steps.append(deferred.pop(0))
+
+                for _ in range(2 * outer):
+                    take("F", 0)
+                for _ in range(half + 1):
+                    take("F", 0), take("F", 1)
+                for _ in range(outer):
+                    take("I", 1), weight(), take("F", 1)
+                for _ in range(each - stages + half + 1):
+                    take("F", 0), take("B", 1), take("F", 1), take("B", 0)
+                for _ in range(outer):
+                    take("B", 1), take("F", 1), take("B", 0)
+                late = False
+                for i in range(half + 1):
+                    late = late or (i == (half + 1) // 2 and half % 2 == 1)
+                    take("I" if late else "B", 1)
+                    late = late or (i == (half + 1) // 2 and half % 2 == 0)
+                    take("I" if late else "B", 0)
+                for _ in range(outer):
+                    weight(), take("I", 0)
+                for _ in range(half + 1):
+                    weight()
+                self.assertEqual(order, steps, (stages, count, rank))
+
+    def test_tables_of_zero_bubble_schedules(self):
+        """By hand: no stage of zb-h1 is idle but at its start (p-1 parts in all), and none holds more than p microbatches."""
+        self.assertEqual(self.orders("--schedule", "zb-h1", "--pp", "2", "--microbatches", "3"),
+                         [["F0", "F1", "I0", "W0", "F2", "I1", "W1", "I2", "W2"], ["F0", "I0", "W0", "F1", "I1", "F2", "I2", "W1", "W2"]])
+        for stages, count in ((2, 4), (3, 6), (4, 8), (5, 15)):
+            text, bubble, peak = self.schedule("--schedule", "zb-h1", "--pp", str(stages), "--microbatches", str(count))
+            self.assertEqual(bubble, stages - 1)
+            self.assertEqual(peak, [stages] * stages)
+            self.assertIn(f"step      {3 * count + stages - 1} forward times, {3 * count} of them work", text)
+        for stages, count in ((2, 4), (3, 9), (4, 12)):
+            _, bubble, peak = self.schedule("--schedule", "zb-v", "--pp", str(stages), "--microbatches", str(count))
+            self.assertLessEqual(bubble, (stages - 1) / 2 + 0.5)
+            self.assertLessEqual(max(peak), 2 * stages)
+
     def test_gpipe(self):
         _, bubble, peak = self.schedule("--schedule", "gpipe", "--pp", "4", "--microbatches", "8")
         self.assertEqual(bubble, 9)

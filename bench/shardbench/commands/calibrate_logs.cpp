@@ -10,6 +10,7 @@
 #include "harness/calibrate/nccl_review.hpp"
 #include "harness/calibrate/profile_text.hpp"
 #include "harness/calibrate/topology.hpp"
+#include "harness/comm/bus_bandwidth.hpp"
 #include "harness/config/field_text.hpp"
 #include "kernels/core/error.hpp"
 
@@ -70,6 +71,10 @@ void print_run(NcclRun const& run, NcclReview const& found, CollectiveFit const&
     fmt::print("  best busbw {:.2f} GB/s at {} bytes; mean of the values here {:.4f} GB/s{}\n", found.peak_busbw,
                found.peak_size, found.mean_shown,
                run.printed_average ? fmt::format(", printed average {:g}", *run.printed_average) : "");
+  if (run.collective == "all_to_all" && run.nodes() > 1 && found.peak_busbw > 0)
+    fmt::print("  each rank's part of a host's network carries {:.2f} GB/s at its best: {} of {} hosts are elsewhere\n",
+               found.peak_busbw / *run.bus_factor() * remote_share(static_cast<int>(run.nodes())), run.nodes() - 1,
+               run.nodes());
   for (NcclSuspicion const& s : found.suspicions)
     fmt::print("  {}: {}{}\n", to_string(s.kind), s.line > 0 ? fmt::format("line {}, ", s.line) : "", s.text);
   print_fit(fit);

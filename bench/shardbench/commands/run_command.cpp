@@ -20,8 +20,11 @@ namespace shardbench {
 namespace {
 
 void print_times(ReportRow const& r) {
-  fmt::print("step      p50 {:.3f} ms, p95 {:.3f} ms, least {:.3f} ms ({} iterations, variation {:.1f}%)\n",
-             *r.step_ms_p50, *r.step_ms_p95, *r.step_ms_min, *r.iterations, *r.step_cv_pct);
+  if (r.step_ms_p95)
+    fmt::print("step      p50 {:.3f} ms, p95 {:.3f} ms, least {:.3f} ms ({} iterations, variation {:.1f}%)\n",
+               *r.step_ms_p50, *r.step_ms_p95, *r.step_ms_min, *r.iterations, *r.step_cv_pct);
+  else
+    fmt::print("step      {:.3f} ms (1 iteration: its scatter is unknown)\n", *r.step_ms_p50);
   if (r.tokens_per_s)
     fmt::print("rate      {}, {:.4g} model TFLOP/s a rank ({}); MFU {}\n", rate_text(r), *r.model_tflops_per_rank,
                r.flops_convention,

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "harness/config/field_text.hpp"
+#include "harness/config/hostfile.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
@@ -150,11 +151,36 @@ std::string ChildJob::problem() const {
   return said.empty() ? how : fmt::format("{} ({})", said, how);
 }
 
+namespace {
+
+/// The hosts that arguments of mpirun name, empty when they name none. Throws InputError for what mpirun would only
+/// notice when the ranks do not fit (cases L02, L03).
+std::vector<Host> named_hosts(std::vector<std::string> const& arguments) {
+  for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {
+    std::string_view flag = arguments[i];
+    if (flag.starts_with("--")) flag.remove_prefix(1);
+    if (flag == "-hostfile" || flag == "-machinefile") return read_hostfile(arguments[i + 1]);
+    if (flag == "-host" || flag == "-H") return parse_host_list(arguments[i + 1]);
+  }
+  return {};
+}
+
+void check_named_hosts(std::vector<std::string> const& arguments, std::int64_t ranks) {
+  std::vector<Host> const hosts = named_hosts(arguments);
+  bool const oversubscribes = std::ranges::any_of(arguments, [](std::string const& word) {
+    return word.find("oversubscribe") != word.npos || word.find("OVERSUBSCRIBE") != word.npos;
+  });
+  if (!hosts.empty() && !oversubscribes) check_slots(hosts, ranks);
+}
+
+}  // namespace
+
 void check_mpirun_arguments(std::vector<std::string> const& arguments, std::int64_t ranks) {
   if (arguments.empty()) return;
   std::string const given = in_quotes(fmt::format("{}", fmt::join(arguments, " ")));
   if (ranks <= 1)
     throw InputError(fmt::format("--mpirun-arg: {} given; one rank needs no mpirun (legal: 2 ranks and more)", given));
+  check_named_hosts(arguments, ranks);
   Launch launch = launch_of(2, arguments, {});
   launch.words.back() = "true";  // instead of this program
   ChildJob job(launch);

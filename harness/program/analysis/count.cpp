@@ -133,14 +133,4 @@ StepCount count_step(StepProgram const& program, Replay const& replay) {
   return out;
 }
 
-double gpt_step_flops(double batch, double seq, double layers, double hidden, double vocab) {
-  return 72 * batch * seq * layers * hidden * hidden * (1 + seq / (6 * hidden) + vocab / (12 * layers * hidden));
-}
-
-double gpt_layer_activation_bytes(double seq, double batch, double hidden, double heads, double tp,
-                                  bool sequence_parallel) {
-  double const scores = 5 * heads * seq / (hidden * tp);
-  return seq * batch * hidden * (sequence_parallel ? 34 / tp + scores : 10 + 24 / tp + scores);
-}
-
 }  // namespace shardbench

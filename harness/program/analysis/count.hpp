@@ -48,14 +48,4 @@ struct StepCount {
 
 StepCount count_step(StepProgram const& program, Replay const& replay);
 
-/// Closed form of the FLOPs of one step of a GPT (Narayanan et al. 2021): 72 B s L h^2 (1 + s/(6h) + V/(12 L h)),
-/// attention counted whole, ffn = 4h, no recomputation.
-double gpt_step_flops(double batch, double seq, double layers, double hidden, double vocab);
-
-/// Closed form of activation bytes of one layer (Korthikanti et al. 2022), GELU, ffn = 4h, 2-byte activations, 1-byte
-/// dropout masks, attention scores kept: s b h (10 + 24/t + 5 a s/(h t)), or with sequence parallelism
-/// s b h (34/t + 5 a s/(h t)).
-double gpt_layer_activation_bytes(double seq, double batch, double hidden, double heads, double tp,
-                                  bool sequence_parallel);
-
 }  // namespace shardbench

@@ -55,13 +55,4 @@ std::int64_t kv_bytes_per_token(StepProgram const& p) {
   return bytes;
 }
 
-std::int64_t kv_capacity_tokens(std::vector<std::int64_t> const& free_bytes,
-                                std::vector<std::int64_t> const& bytes_per_token) {
-  EXPECT(free_bytes.size() == bytes_per_token.size());
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t i = 0; i < free_bytes.size(); ++i)
-    if (bytes_per_token[i] > 0) least = std::min(least, std::max<std::int64_t>(free_bytes[i], 0) / bytes_per_token[i]);
-  return least;
-}
-
 }  // namespace shardbench

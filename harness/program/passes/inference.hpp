@@ -13,9 +13,4 @@ void order_inference(Tape& tape, std::vector<Action> const& order);
 /// Bytes of KV cache that one more token of one sample takes on this rank.
 std::int64_t kv_bytes_per_token(StepProgram const& program);
 
-/// Tokens that fit the whole pipeline: the least over its stages of free bytes / bytes a token. Stages without
-/// attention layers (0 bytes a token) hold any number.
-std::int64_t kv_capacity_tokens(std::vector<std::int64_t> const& free_bytes,
-                                std::vector<std::int64_t> const& bytes_per_token);
-
 }  // namespace shardbench

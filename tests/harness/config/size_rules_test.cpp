@@ -13,31 +13,52 @@ using test::contains;
 using test::refusal;
 
 TEST(Cases, S08_Fp8Dims) {
-  EXPECT_EQ(refusal([] { check_fp8_dims(896, 712); }), "fp8: 712 columns are not a multiple of 16; pad to 720");
-  EXPECT_TRUE(contains(refusal([] { check_fp8_dims(1, 256); }), "1 rows"));
-  EXPECT_TRUE(contains(refusal([] { check_fp8_dims(2048, 767); }), "767 columns"));
-  EXPECT_NO_THROW(check_fp8_dims(2048, 2048));
+  EXPECT_EQ(fp8_problem(896, 712), "712 columns are not a multiple of 16; pad to 720");
+  EXPECT_EQ(fp8_problem(1, 256), "1 rows are not a multiple of 8; pad to 8");
+  EXPECT_EQ(fp8_problem(2048, 767), "767 columns are not a multiple of 16; pad to 768");
+  EXPECT_EQ(fp8_problem(2047, 767),
+            "2047 rows are not a multiple of 8; pad to 2048, 767 columns are not a multiple of 16; pad to 768");
+  EXPECT_EQ(fp8_problem(2048, 2048), "");
 }
 
-TEST(Cases, S09_LocalBlocks) {
-  EXPECT_EQ(refusal([] { check_local_block("vocab", 31936, 4, 32); }),
-            "vocab: 31936 over tp 4 gives 7984 a rank, not a multiple of 32; pad to 32000");
-  EXPECT_TRUE(contains(refusal([] { check_local_block("tokens", 16368, 4, 8); }),
-                       "4092 a rank, not a multiple of 8; pad to 16384"));
-  EXPECT_EQ(check_local_block("vocab", 32000, 4, 32), 8000);
+Experiment gpt2_of(std::int64_t global, std::int64_t micro, std::int64_t dp) {
+  Experiment e;
+  e.model_name = "gpt2";
+  e.global_batch = global, e.micro_batch = micro, e.cut.dp = dp;
+  return e;
 }
 
-TEST(Cases, C08_BatchTriple) {
-  std::string const message = refusal([] { complete_batch(256, 2, 18, 7); });
-  EXPECT_TRUE(contains(message, "256 given") && contains(message, "2 * 18 * 7 = 252")) << message;
-  EXPECT_THROW(complete_batch(8, 2, 1, 1), IllegalConfig);
-  EXPECT_THROW(complete_batch(256, 4, 8, 1), IllegalConfig);
-  EXPECT_EQ(complete_batch(256, 4, {}, 8).accumulation, 8);
-  EXPECT_EQ(complete_batch(256, {}, 8, 8).micro, 4);
-  EXPECT_EQ(complete_batch({}, 2, 18, 7).global, 252);
-  EXPECT_THROW(complete_batch(256, 2, {}, 7), IllegalConfig);
-  EXPECT_THROW(complete_batch(256, {}, {}, 7), InputError);
-  EXPECT_THROW(complete_batch(256, 0, {}, 7), InputError);
+// Case S05, S09: what a rank has times tp is the padded vocabulary, a whole number of blocks of 32 a rank, and padding
+// what is padded changes nothing.
+TEST(Cases, S05_ARankHasItsShareOfThePaddedVocabulary) {
+  EXPECT_EQ(padded_vocab(151936, 2), 152'064);  // 594 * 256, never twice 151,936
+  for (std::int64_t const vocab : {151936, 31936, 50257, 32001, 1})
+    for (std::int64_t const tp : {1, 2, 3, 4, 8}) {
+      std::int64_t const padded = padded_vocab(vocab, tp);
+      EXPECT_EQ(padded / tp * tp, padded);
+      EXPECT_GE(padded, vocab);
+      EXPECT_LT(padded - vocab, 128 * tp);
+      EXPECT_EQ(padded_vocab(padded, tp), padded);
+      EXPECT_EQ(padded / tp % 32, 0);
+    }
+  EXPECT_EQ(padded_vocab(31936, 4), 32'256);
+}
+
+// Case C08: 256 = 2 * 18 * 7 does not multiply out; the number of microbatches follows or the sizes are refused.
+TEST(Cases, C08_BatchMultipliesOut) {
+  Experiment wrong = gpt2_of(256, 2, 7);
+  std::string const message = refusal([&] { resolve(wrong); });
+  EXPECT_TRUE(contains(message, "256 is not a multiple of micro-batch * dp = 2 * 7 = 14; nearest: 252, 266"))
+      << message;
+  Experiment small = gpt2_of(8, 16, 1);
+  EXPECT_TRUE(
+      contains(refusal([&] { resolve(small); }), "8 is not a multiple of micro-batch * dp = 16 * 1 = 16; nearest: 16"));
+  Experiment right = gpt2_of(256, 4, 8);
+  resolve(right);
+  EXPECT_EQ(right.microbatches(), 8);
+  Experiment derived = gpt2_of(0, 3, 5);
+  resolve(derived);
+  EXPECT_EQ(derived.global_batch, 15);
 }
 
 TEST(Cases, C09_ByteSuffixesAreBinary) {
@@ -69,22 +90,20 @@ TEST(Cases, E03_CapacityIsCappedAtTheTokens) {
                        "router-skew: 5 given; legal: 0 (balance), or 1 to 4 = 8 experts / top 2"));
 }
 
-TEST(Cases, L05_ReplicasThatFit) {
-  std::string const message = refusal([] { check_replicas(2, 16, 16); });
-  EXPECT_TRUE(contains(message, "need 32, 16 given; possible: 1")) << message;
-  EXPECT_EQ(check_replicas(1, 16, 16), 1);
+// Case L05: two copies of 16 ranks need 32.
+TEST(Cases, L05_CopiesNeedTheirRanks) {
+  Experiment e = gpt2_of(0, 1, 2);
+  e.model_name = "llama3.1-8b";
+  e.cut.tp = 8, e.ranks = 8;
+  std::string const message = refusal([&] { resolve(e); });
+  EXPECT_TRUE(contains(message, "16") && contains(message, "8")) << message;
 }
 
+// Case L06: no batch is chosen silently, and 17 samples are no equal share of 2 ranks.
 TEST(Cases, L06_DdpBatch) {
-  EXPECT_TRUE(contains(refusal([] { ddp_batch(-1, 2); }), "automatic"));
-  EXPECT_TRUE(contains(refusal([] { ddp_batch(17, 2); }), "17 must be a multiple of the 2 ranks"));
-  EXPECT_EQ(ddp_batch(16, 2), 8);
-}
-
-TEST(Cases, P05_FlexibleRounds) {
-  EXPECT_EQ(flexible_rounds(10, 4), 2);
-  EXPECT_EQ(flexible_rounds(3, 4), 1);
-  EXPECT_THROW(flexible_rounds(11, 4), IllegalConfig);
+  Experiment automatic = gpt2_of(-1, 1, 2), odd = gpt2_of(17, 1, 2);
+  EXPECT_TRUE(contains(refusal([&] { resolve(automatic); }), "global-batch -1"));
+  EXPECT_TRUE(contains(refusal([&] { resolve(odd); }), "17 is not a multiple of micro-batch * dp = 1 * 2 = 2"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tests/harness/program/closed_forms.hpp"
 #include "tests/harness/program/programs.hpp"
 
 namespace shardbench::test {

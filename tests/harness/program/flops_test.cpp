@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "tests/harness/program/closed_forms.hpp"
 #include "tests/harness/program/programs.hpp"
 
 namespace shardbench::test {

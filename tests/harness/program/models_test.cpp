@@ -125,13 +125,6 @@ TEST(Cases, A04_GatedMlpAndGroupedHeads) {
   EXPECT_EQ(projections / 128, 4.0 * 4096 * 4096 + 4.0 * 4096 * 1024);
 }
 
-// Case M10: the stage with the least room decides; a stage without attention layers never does.
-TEST(Cases, M10_CapacityIsTheLeastOfTheStages) {
-  EXPECT_EQ(kv_capacity_tokens({1476 * 16, 3078 * 16}, {16, 16}), 1476);
-  EXPECT_EQ(kv_capacity_tokens({5, 3078 * 16}, {0, 16}), 3078);
-  EXPECT_EQ(kv_capacity_tokens({-1, 160}, {16, 16}), 0);
-}
-
 // Case M11: a cache never has less than one KV head, and a latent's is 71 times smaller than that of its heads.
 TEST(Cases, M11_CacheOfGroupedHeadsAndOfLatents) {
   Cut p;
