@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "harness/exec/parameter_parts.hpp"
 #include "harness/exec/parity_record.hpp"
 #include "kernels/core/error.hpp"
 
@@ -13,34 +14,13 @@ namespace shardbench {
 
 namespace {
 
-/// Where a named section lies in a rank's parameters.
-struct SectionPlace {
-  ParameterId parameter;
-  std::int64_t row_offset = 0;
-  ParameterSection const* section = nullptr;
-};
-
-std::map<std::string, std::vector<SectionPlace>> sections_of(StepProgram const& p) {
-  std::map<std::string, std::vector<SectionPlace>> places;
-  for (std::size_t i = 0; i < p.parameters.size(); ++i) {
-    std::int64_t row = 0;
-    for (ParameterSection const& s : p.parameters[i].sections) {
-      places[s.key].push_back({i, row, &s});
-      row += s.rows;
-    }
-  }
-  return places;
-}
-
 double rms_of(std::span<float const> values) {
   double sum = 0;
   for (float const v : values) sum += static_cast<double>(v) * static_cast<double>(v);
   return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-enum class Part { gradient, weight };
-
-char const* name_of(Part part) { return part == Part::gradient ? "gradient" : "weight"; }
+using Part = ParameterPart;
 
 /// Compares a sharded runner with rank 0's unsharded one, section by section.
 class Comparison {
@@ -55,7 +35,7 @@ class Comparison {
 
   /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
   void compare(Part part, bool adopt) {
-    std::vector<std::vector<float>> own = read_all(part);
+    std::vector<std::vector<float>> own = read_parameters(sharded_, part);
     // What rounding leaves of a gradient that is zero in exact arithmetic (a key bias) is judged by the other
     // gradients.
     double const floor = (whole_program_.precision == Dtype::f32 ? 0.05 : 0.25) * typical_rms(part);
@@ -77,28 +57,6 @@ class Comparison {
 
  private:
   static TensorId tensor_of(Parameter const& p, Part part) { return part == Part::gradient ? p.gradient : p.weight; }
-
-  /// Values of every parameter of the sharded runner; where a bucket is kept in shards, zeros outside this rank's.
-  std::vector<std::vector<float>> read_all(Part part) {
-    StepProgram const& p = sharded_.program();
-    std::vector<std::vector<float>> values(p.parameters.size());
-    for (Bucket const& bucket : p.buckets) {
-      TensorId const shard = part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard;
-      bool const shards = shard != no_tensor;
-      std::vector<float> whole(shards ? bucket.elements : 0);
-      if (shards) std::ranges::copy(sharded_.read(shard), whole.begin() + bucket.shard_begin);
-      for (ParameterId const i : bucket.parameters) {
-        Parameter const& parameter = p.parameters[i];
-        if (!shards) {
-          values[i] = sharded_.read(tensor_of(parameter, part));
-          continue;
-        }
-        auto const first = whole.begin() + p.tensors[parameter.weight].storage_offset;
-        values[i].assign(first, first + parameter.elements());
-      }
-    }
-    return values;
-  }
 
   void write_all(std::vector<std::vector<float>> const& values) {
     StepProgram const& p = sharded_.program();
@@ -128,9 +86,9 @@ class Comparison {
 
   void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
     if (std::ranges::any_of(values, [](float v) { return !std::isfinite(v); }))
-      note(fmt::format("{} of {} is not finite in the unsharded step", name_of(part), p.name));
+      note(fmt::format("{} of {} is not finite in the unsharded step", to_string(part), p.name));
     if (std::ranges::all_of(values, [](float v) { return v == 0; }))
-      note(fmt::format("{} of {} is all zero in the unsharded step", name_of(part), p.name));
+      note(fmt::format("{} of {} is all zero in the unsharded step", to_string(part), p.name));
   }
 
   void note(std::string const& problem) {
@@ -154,26 +112,17 @@ class Comparison {
         for (std::int64_t c = 0; c < p.cols; ++c) {
           float& a = local[(place.row_offset + r) * p.cols + c];
           float const b = global[row * cols + p.col_begin + c];
-          if (owned(p, (place.row_offset + r) * p.cols + c, part)) keep(ParityRecord::error_of(a, b, scale), key, part);
+          if (holds(sharded_.program(), p, (place.row_offset + r) * p.cols + c, part)) keep(ParityRecord::error_of(a, b, scale), key, part);
           if (adopt) a = b;
         }
       }
     }
   }
 
-  /// Gradients that are sharded over dp are whole in this rank's shard only, and so are weights under ZeRO-3.
-  bool owned(Parameter const& p, std::int64_t element, Part part) const {
-    Bucket const& bucket = sharded_.program().buckets[p.bucket];
-    if (bucket.shard_elements == bucket.elements || (part == Part::weight && bucket.weight_shard == no_tensor))
-      return true;
-    std::int64_t const at = sharded_.program().tensors[p.gradient].storage_offset + element;
-    return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;
-  }
-
   void keep(double error, std::string const& key, Part part) {
     double& slot = part == Part::gradient ? report_.gradient_error : report_.weight_error;
     slot = std::max(slot, error);
-    record_.keep_worst(error, [&] { return fmt::format("{} of {}", name_of(part), key); });
+    record_.keep_worst(error, [&] { return fmt::format("{} of {}", to_string(part), key); });
   }
 
   Runner& sharded_;
