@@ -28,7 +28,9 @@ std::map<std::string, std::string> read_index(std::string const& path) {
   JsonValue const root = parse_json(*text, path);
   JsonFields const fields(root, path);
   std::optional<JsonFields> const map = fields.object("weight_map");
-  if (!map) throw InputError(fmt::format("--weights: {}: weight_map: missing (an index says which file has which tensor)", path));
+  if (!map)
+    throw InputError(
+        fmt::format("--weights: {}: weight_map: missing (an index says which file has which tensor)", path));
   std::map<std::string, std::string> places;
   for (auto const& [name, value] : map->value().members) {
     std::string const file = map->text_or(name, "");
@@ -50,8 +52,8 @@ Checkpoint::Checkpoint(std::filesystem::path const& path) : path_(path.string())
   }
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    throw InputError(
-        fmt::format("--weights: {}: no such file (allowed: F.safetensors, or an index F.safetensors.index.json)", path_));
+    throw InputError(fmt::format(
+        "--weights: {}: no such file (allowed: F.safetensors, or an index F.safetensors.index.json)", path_));
   files_.try_emplace("", path, "--weights: " + path_);
 }
 

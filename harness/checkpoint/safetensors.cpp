@@ -56,7 +56,8 @@ StoredTensor read_entry(std::string_view file, std::string_view name, JsonValue 
     refuse(file, name, "data_offsets: not two numbers, begin and end");
   tensor.begin = static_cast<std::uint64_t>(offsets[0]), tensor.end = static_cast<std::uint64_t>(offsets[1]);
   if (tensor.end > data_bytes)
-    refuse(file, name, fmt::format("truncated: its data ends at byte {} of the data, {} are there", tensor.end, data_bytes));
+    refuse(file, name,
+           fmt::format("truncated: its data ends at byte {} of the data, {} are there", tensor.end, data_bytes));
   std::uint64_t const wanted = static_cast<std::uint64_t>(tensor.elements()) * bytes_of(tensor.dtype);
   if (tensor.end - tensor.begin != wanted)
     refuse(file, name,
@@ -87,17 +88,27 @@ std::vector<float> to_floats(StoredDtype dtype, std::span<char const> raw) {
   std::vector<float> values(raw.size() / bytes_of(dtype));
   auto const cast = [](auto value) { return static_cast<float>(value); };
   switch (dtype) {
-    case StoredDtype::f64: convert<double>(raw, values, cast); break;
-    case StoredDtype::f32: convert<float>(raw, values, cast); break;
-    case StoredDtype::f16: convert<std::uint16_t>(raw, values, half_to_float); break;
-    case StoredDtype::bf16:
-      convert<std::uint16_t>(raw, values, [](std::uint16_t bits) {
-        return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-      });
+    case StoredDtype::f64:
+      convert<double>(raw, values, cast);
       break;
-    case StoredDtype::i64: convert<std::int64_t>(raw, values, cast); break;
-    case StoredDtype::i32: convert<std::int32_t>(raw, values, cast); break;
-    case StoredDtype::size_: break;
+    case StoredDtype::f32:
+      convert<float>(raw, values, cast);
+      break;
+    case StoredDtype::f16:
+      convert<std::uint16_t>(raw, values, half_to_float);
+      break;
+    case StoredDtype::bf16:
+      convert<std::uint16_t>(
+          raw, values, [](std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); });
+      break;
+    case StoredDtype::i64:
+      convert<std::int64_t>(raw, values, cast);
+      break;
+    case StoredDtype::i32:
+      convert<std::int32_t>(raw, values, cast);
+      break;
+    case StoredDtype::size_:
+      break;
   }
   return values;
 }
@@ -118,10 +129,13 @@ std::string_view to_string(StoredDtype dtype) { return dtype_names[dtype]; }
 std::size_t bytes_of(StoredDtype dtype) {
   switch (dtype) {
     case StoredDtype::f64:
-    case StoredDtype::i64: return 8;
+    case StoredDtype::i64:
+      return 8;
     case StoredDtype::f32:
-    case StoredDtype::i32: return 4;
-    default: return 2;
+    case StoredDtype::i32:
+      return 4;
+    default:
+      return 2;
   }
 }
 
@@ -136,8 +150,8 @@ std::string shape_text(std::span<std::int64_t const> shape) { return fmt::format
 SafetensorsHeader parse_safetensors_header(std::string_view head, std::uint64_t file_bytes, std::string_view name) {
   std::string const file(name);
   if (head.size() < length_bytes || file_bytes < length_bytes)
-    throw InputError(fmt::format("{}: truncated: {} bytes, a safetensors file begins with 8 that say its header's length",
-                                 file, file_bytes));
+    throw InputError(fmt::format(
+        "{}: truncated: {} bytes, a safetensors file begins with 8 that say its header's length", file, file_bytes));
   std::uint64_t length = 0;
   std::memcpy(&length, head.data(), length_bytes);
   if (length > longest_header)
@@ -156,7 +170,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view head, std::uint64_t 
   std::uint64_t at = 0;
   for (StoredTensor const& tensor : header.tensors) {
     if (tensor.begin != at)
-      refuse(name, tensor.name, fmt::format("its data begins at byte {}, {} is where the one before ends", tensor.begin, at));
+      refuse(name, tensor.name,
+             fmt::format("its data begins at byte {}, {} is where the one before ends", tensor.begin, at));
     at = tensor.end;
   }
   return header;

@@ -18,8 +18,12 @@ bool is_neox(ModelConfig const& m) { return m.type == "gpt_neox"; }
 bool is_transposed(ModelConfig const& m) { return !is_falcon(m) && !is_neox(m) && m.type != "gpt_bigcode"; }
 
 Names const& layer_names(ModelConfig const& m) {
-  static Names const gpt2{{"norm1", "ln_1"},           {"norm2", "ln_2"},       {"attention.qkv", "attn.c_attn"},
-                          {"attention.out", "attn.c_proj"}, {"mlp.up", "mlp.c_fc"}, {"mlp.down", "mlp.c_proj"}};
+  static Names const gpt2{{"norm1", "ln_1"},
+                          {"norm2", "ln_2"},
+                          {"attention.qkv", "attn.c_attn"},
+                          {"attention.out", "attn.c_proj"},
+                          {"mlp.up", "mlp.c_fc"},
+                          {"mlp.down", "mlp.c_proj"}};
   static Names const neox{{"norm1", "input_layernorm"},
                           {"norm2", "post_attention_layernorm"},
                           {"attention.qkv", "attention.query_key_value"},
@@ -70,15 +74,14 @@ std::optional<StoredPart> stored_gpt(ModelConfig const& m, SectionKey const& key
   std::string_view theirs = found->second;
   if (is_falcon(m) && m.parallel_block && !m.parallel_shared_norm && key.part.starts_with("norm"))
     theirs = key.part == "norm1" ? "ln_attn" : "ln_mlp";
-  std::string const name = fmt::format("{}{}.{}.{}", is_neox(m) ? "gpt_neox.layers." : "transformer.h.", key.layer,
-                                       theirs, key.suffix());
+  std::string const name =
+      fmt::format("{}{}.{}.{}", is_neox(m) ? "gpt_neox.layers." : "transformer.h.", key.layer, theirs, key.suffix());
   if (key.part.starts_with("norm")) return vector(name, m.hidden);
   std::int64_t const h = m.hidden;
   auto const part = is_transposed(m) ? columns_of : rows_of;
   if (packed) return part(name, packed_rows(m, key.part.back()), m.query_width() + 2 * m.kv_width(), h, key.bias);
   std::int64_t const outputs = key.part == "mlp.up" ? m.ffn_hidden : h;
-  std::int64_t const inputs =
-      key.part == "mlp.up" ? h : key.part == "mlp.down" ? m.ffn_hidden : m.query_width();
+  std::int64_t const inputs = key.part == "mlp.up" ? h : key.part == "mlp.down" ? m.ffn_hidden : m.query_width();
   return part(name, series(outputs), outputs, inputs, key.bias);
 }
 

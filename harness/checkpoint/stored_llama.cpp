@@ -80,7 +80,11 @@ class LlamaNames {
     char const letter = key_.part.back();
     std::int64_t const rows = letter == 'q' ? q : kv;
     if (m_.type == "phi3")
-      return rows_of(named("self_attn.qkv_proj"), series(rows, 1, letter == 'q' ? 0 : letter == 'k' ? q : q + kv),
+      return rows_of(named("self_attn.qkv_proj"),
+                     series(rows, 1,
+                            letter == 'q'   ? 0
+                            : letter == 'k' ? q
+                                            : q + kv),
                      q + 2 * kv, h, key_.bias);
     Numbers order = series(rows);
     if (letter != 'v')

@@ -1,5 +1,5 @@
-// Names and layouts of vision checkpoints: ViT as transformers has it, towers as open_clip has them, and detectors under
-// the program's own names.
+// Names and layouts of vision checkpoints: ViT as transformers has it, towers as open_clip has them, and detectors
+// under the program's own names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,7 +53,10 @@ std::optional<StoredPart> outer_clip(ModelConfig const& m, SectionKey const& key
 
 /// Packed queries, keys and values of a tower.
 StoredPart packed_clip(ModelConfig const& m, SectionKey const& key, std::string const& layer) {
-  std::int64_t const q = m.query_width(), h = m.hidden, begin = key.part.back() == 'q' ? 0 : key.part.back() == 'k' ? q : 2 * q;
+  std::int64_t const q = m.query_width(), h = m.hidden,
+                     begin = key.part.back() == 'q'   ? 0
+                             : key.part.back() == 'k' ? q
+                                                      : 2 * q;
   return rows_of(fmt::format("{}attn.in_proj_{}", layer, key.suffix()), series(q, 1, begin), 3 * q, h, key.bias);
 }
 
@@ -81,7 +84,8 @@ Names const& layer_names(bool clip) {
 std::optional<StoredPart> stored_vision(ModelConfig const& m, SectionKey const& key) {
   bool const clip = m.vision->pre_norm;
   if (key.layer < 0) return clip ? outer_clip(m, key) : outer_vit(m, key);
-  std::string const layer = fmt::format("{}.{}.", clip ? "visual.transformer.resblocks" : "vit.encoder.layer", key.layer);
+  std::string const layer =
+      fmt::format("{}.{}.", clip ? "visual.transformer.resblocks" : "vit.encoder.layer", key.layer);
   if (clip && key.part.starts_with("attention.qkv.")) return packed_clip(m, key, layer);
   auto const found = layer_names(clip).find(key.part);
   if (found == layer_names(clip).end()) return std::nullopt;

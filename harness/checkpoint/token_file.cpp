@@ -88,7 +88,8 @@ std::optional<std::pair<std::int64_t, std::int64_t>> npy_shape(std::string_view 
 /// Format 1.0 to 3.0: magic, two version bytes, the header's length (2 bytes, 4 from 2.0), the header, the data
 /// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 void read_npy(std::string_view contents, std::string const& name, Rows& rows) {
-  if (!contents.starts_with("\x93NUMPY") || contents.size() < 12) throw InputError(fmt::format("{}: no .npy file", name));
+  if (!contents.starts_with("\x93NUMPY") || contents.size() < 12)
+    throw InputError(fmt::format("{}: no .npy file", name));
   std::size_t const length_bytes = contents[6] == 1 ? 2 : 4;
   std::uint32_t length = 0;
   std::memcpy(&length, contents.data() + 8, length_bytes);

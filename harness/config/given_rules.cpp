@@ -20,9 +20,7 @@ void add_capacity(Experiment const& e, Reasons& lines) {
 }
 
 /// Tokens that attention may see at the end of the step.
-std::int64_t positions_of(Experiment const& e) {
-  return e.phase == PhaseKind::decode ? e.context + 1 : e.seq;
-}
+std::int64_t positions_of(Experiment const& e) { return e.phase == PhaseKind::decode ? e.context + 1 : e.seq; }
 
 void add_positions(Experiment const& e, Reasons& lines) {
   ModelConfig const& m = e.model;
@@ -39,8 +37,9 @@ std::vector<std::string> warnings(Experiment const& e) {
     if (note.beyond_positions == 0 || positions_of(e) > note.beyond_positions) add(lines, "model: {}", note.text);
   add_positions(e, lines);
   if (!e.weights.empty() && e.model.moe && e.routing == RoutingKind::prescribed)
-    lines.push_back("weights: experts are chosen by prescribed loads, not by the router that was given; --routing learned "
-                    "lets it");
+    lines.push_back(
+        "weights: experts are chosen by prescribed loads, not by the router that was given; --routing learned "
+        "lets it");
   add_capacity(e, lines);
   Experiment const defaults;
   for (Knob const& knob : knobs()) {

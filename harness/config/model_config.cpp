@@ -66,8 +66,9 @@ std::string without_infinities(std::string_view json) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
     if (quoted) continue;
-    for (auto const& [word, value] :
-         {std::pair<std::string_view, std::string_view>{"-Infinity", "null     "}, {"Infinity", "null    "}, {"NaN", "0  "}})
+    for (auto const& [word, value] : {std::pair<std::string_view, std::string_view>{"-Infinity", "null     "},
+                                      {"Infinity", "null    "},
+                                      {"NaN", "0  "}})
       if (text.compare(i, word.size(), word) == 0) text.replace(i, word.size(), value);
   }
   return text;

@@ -311,8 +311,8 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
   moe.router_bias = type == "deepseek_v3";
   moe.scales_input = type.starts_with("llama4");
   // Mixtral always does, and DeepSeek-V2's code never looks at the key.
-  moe.normalize_top_k = type == "mixtral" || (type != "deepseek_v2" &&
-                                              fields.flag_or("norm_topk_prob", type == "deepseek_v3"));
+  moe.normalize_top_k =
+      type == "mixtral" || (type != "deepseek_v2" && fields.flag_or("norm_topk_prob", type == "deepseek_v3"));
   moe.groups = fields.size_or("n_group", 1, max_heads);
   moe.top_groups = fields.size_or("topk_group", moe.groups, max_heads);
   check_router(fields, moe);
@@ -336,7 +336,8 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, Jso
   model.hidden = size_of(fields, "hidden_size", max_width, sizes.hidden);
   model.ffn_hidden = size_of(fields, "intermediate_size", max_width, sizes.ffn);
   bool const mla = type.starts_with("deepseek"), gemma3 = type == "gemma3_text";
-  model.vocab = gemma3 ? fields.size_or("vocab_size", 262208, max_vocab) : size_of(fields, "vocab_size", max_vocab, sizes.vocab);
+  model.vocab =
+      gemma3 ? fields.size_or("vocab_size", 262208, max_vocab) : size_of(fields, "vocab_size", max_vocab, sizes.vocab);
   model.max_positions = fields.count_or("max_position_embeddings", gemma3 ? 131072 : 0, max_tokens);
   if (gemma3)
     read_gemma3_heads(fields, model);

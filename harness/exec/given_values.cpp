@@ -20,8 +20,8 @@ TokenTable checked_tokens(Experiment const& e) {
     throw InputError(fmt::format("--token-ids: {}: {} samples, the step takes {} (global-batch)", e.token_ids,
                                  table.samples, e.global_batch));
   if (table.length < needed)
-    throw InputError(fmt::format("--token-ids: {}: {} tokens a sample, the step takes {}", e.token_ids, table.length,
-                                 needed));
+    throw InputError(
+        fmt::format("--token-ids: {}: {} tokens a sample, the step takes {}", e.token_ids, table.length, needed));
   return table;
 }
 

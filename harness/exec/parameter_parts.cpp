@@ -46,8 +46,7 @@ std::vector<std::vector<float>> read_parameters(Runner& runner, ParameterPart pa
 
 bool holds(StepProgram const& program, Parameter const& parameter, std::int64_t element, ParameterPart part) {
   Bucket const& bucket = program.buckets[parameter.bucket];
-  if (bucket.shard_elements == bucket.elements ||
-      (part == ParameterPart::weight && bucket.weight_shard == no_tensor))
+  if (bucket.shard_elements == bucket.elements || (part == ParameterPart::weight && bucket.weight_shard == no_tensor))
     return true;
   std::int64_t const at = program.tensors[parameter.weight].storage_offset + element;
   return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;

@@ -112,7 +112,8 @@ class Comparison {
         for (std::int64_t c = 0; c < p.cols; ++c) {
           float& a = local[(place.row_offset + r) * p.cols + c];
           float const b = global[row * cols + p.col_begin + c];
-          if (holds(sharded_.program(), p, (place.row_offset + r) * p.cols + c, part)) keep(ParityRecord::error_of(a, b, scale), key, part);
+          if (holds(sharded_.program(), p, (place.row_offset + r) * p.cols + c, part))
+            keep(ParityRecord::error_of(a, b, scale), key, part);
           if (adopt) a = b;
         }
       }

@@ -125,8 +125,8 @@ int run_here(Arguments const& arguments, Experiment const& e) {
                                  job.world().size()));
   if (job.first()) print_warnings(e);
   try {
-    return report(job, arguments, run_point(job, e, arguments.has("trace") || arguments.has("report"),
-                                            arguments.option("dump")));
+    return report(job, arguments,
+                  run_point(job, e, arguments.has("trace") || arguments.has("report"), arguments.option("dump")));
   } catch (InputError const& error) {  // alike on all ranks, as an illegal cut is
     return refused_by_all(job, error.what());
   } catch (OutOfMemory const& error) {

@@ -40,8 +40,9 @@ void set_verdict(ReportRow& row, Measurement const& m) {
   bool const itself = is_unsharded(row.experiment);
   if (!itself) row.max_rel_error = m.parity->max_rel_error;
   if (itself && m.parity->passed())
-    add_remark(row, "check: nothing compared, one rank's uncut step is the unsharded step (cut it, or compare what "
-                    "--dump writes with another program's)");
+    add_remark(row,
+               "check: nothing compared, one rank's uncut step is the unsharded step (cut it, or compare what "
+               "--dump writes with another program's)");
   if (m.parity->passed()) return;
   row.outcome = Outcome::incorrect;
   row.reason = m.parity->problem.empty() ? fmt::format("max_rel_error {:.3g} is above {:.3g}, worst at {}",

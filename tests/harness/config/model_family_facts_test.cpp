@@ -18,9 +18,9 @@ ModelConfig parsed(Json const& config) { return parse_model_config(config.dump()
 std::int64_t count(Json const& config) { return count_parameters(parsed(config)).total; }
 
 Json base(char const* type, Json const& more = Json::object()) {
-  Json config = {{"model_type", type},       {"hidden_size", 64},          {"intermediate_size", 96},
-                 {"num_hidden_layers", 3},   {"vocab_size", 100},          {"num_attention_heads", 4},
-                 {"num_key_value_heads", 4}, {"max_position_embeddings", 64}};
+  Json config = {
+      {"model_type", type}, {"hidden_size", 64},        {"intermediate_size", 96},  {"num_hidden_layers", 3},
+      {"vocab_size", 100},  {"num_attention_heads", 4}, {"num_key_value_heads", 4}, {"max_position_embeddings", 64}};
   config.update(more);
   return config;
 }
@@ -29,7 +29,8 @@ Json const latent = {{"kv_lora_rank", 16}, {"qk_nope_head_dim", 8}, {"qk_rope_he
 
 Json deepseek(char const* type, Json const& more) {
   Json config = base(type, latent);
-  config.update({{"n_routed_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 32}, {"n_shared_experts", 1}});
+  config.update(
+      {{"n_routed_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 32}, {"n_shared_experts", 1}});
   config.update(more);
   return config;
 }
@@ -72,8 +73,8 @@ TEST(ModelFamilyFacts, QwenMoeReadsItsBiases) {
 }
 
 TEST(ModelFamilyFacts, NotesDoNotNameWhatAStepHas) {
-  Json const falcon = {{"model_type", "falcon"},      {"hidden_size", 64},    {"num_attention_heads", 4},
-                       {"num_hidden_layers", 2},      {"vocab_size", 100},    {"multi_query", true},
+  Json const falcon = {{"model_type", "falcon"},           {"hidden_size", 64}, {"num_attention_heads", 4},
+                       {"num_hidden_layers", 2},           {"vocab_size", 100}, {"multi_query", true},
                        {"new_decoder_architecture", true}, {"num_kv_heads", 2}, {"parallel_attn", true}};
   EXPECT_TRUE(parsed(falcon).notes.empty());
   EXPECT_TRUE(parsed(base("gpt_neox", {{"rotary_emb_base", 500}, {"rope_theta", 500}})).notes.empty());
@@ -87,10 +88,9 @@ TEST(ModelFamilyFacts, NotesDoNotNameWhatAStepHas) {
 }
 
 TEST(ModelFamilyFacts, DynamicRotationGrowsFromTheModelsPositions) {
-  ModelConfig const m = parse_model_config(
-      llama(R"({"max_position_embeddings": 1000,
+  ModelConfig const m = parse_model_config(llama(R"({"max_position_embeddings": 1000,
                 "rope_scaling": {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 10}})"),
-      "m");
+                                           "m");
   EXPECT_EQ(m.rope_rule(0, 1000, 16)->theta, 1e4f);
   EXPECT_NEAR(m.rope_rule(0, 3000, 16)->theta, 1e4 * std::pow(2.0 * 3 - 1, 16.0 / 14), 0.1);
   EXPECT_TRUE(contains(refused(llama(R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})")),
@@ -100,15 +100,17 @@ TEST(ModelFamilyFacts, DynamicRotationGrowsFromTheModelsPositions) {
 TEST(ModelFamilyFacts, RotationFactorsMayBeEqual) {
   auto const scaled = [](char const* high) {
     return llama(std::string(R"({"max_position_embeddings": 100, "rope_scaling": {"rope_type": "llama3", "factor": 8,
-                                 "low_freq_factor": 1.0, "high_freq_factor": )") + high + "}}");
+                                 "low_freq_factor": 1.0, "high_freq_factor": )") +
+                 high + "}}");
   };
   EXPECT_EQ(refused(scaled("1.0")), "");
   EXPECT_TRUE(contains(refused(scaled("0.5")), "0.5 is below low_freq_factor 1"));
 }
 
 TEST(ModelFamilyFacts, Llama4WeighsWhatItsExpertsRead) {
-  Json const config = base("llama4_text", {{"head_dim", 16},          {"num_local_experts", 4},
-                                           {"num_experts_per_tok", 1}, {"intermediate_size_mlp", 96}});
+  Json const config =
+      base("llama4_text",
+           {{"head_dim", 16}, {"num_local_experts", 4}, {"num_experts_per_tok", 1}, {"intermediate_size_mlp", 96}});
   EXPECT_TRUE(parsed(config).moe->scales_input);
   EXPECT_FALSE(parsed(deepseek("deepseek_v3", {{"q_lora_rank", 24}})).moe->scales_input);
 }
@@ -127,8 +129,13 @@ TEST(ModelFamilyFacts, ArchitecturesSayWhatStandsBehindTheBlocks) {
   config["num_labels"] = 1;
   EXPECT_EQ(count(config), whole - head + 64);
   // GPT-2 with its head is called so.
-  Json const gpt2 = {{"model_type", "gpt2"}, {"n_embd", 64}, {"n_head", 4}, {"n_layer", 2}, {"n_positions", 8},
-                     {"vocab_size", 100},    {"architectures", {"GPT2LMHeadModel"}}};
+  Json const gpt2 = {{"model_type", "gpt2"},
+                     {"n_embd", 64},
+                     {"n_head", 4},
+                     {"n_layer", 2},
+                     {"n_positions", 8},
+                     {"vocab_size", 100},
+                     {"architectures", {"GPT2LMHeadModel"}}};
   EXPECT_FALSE(parsed(gpt2).headless);
 }
 
