@@ -19,6 +19,9 @@ Part latent_attention(ModelConfig const& model, MlaConfig const& mla) {
   part.weights += h * (kv_rank + mla.qk_rope_head_dim);
   part.weights += kv_rank * model.heads * (mla.qk_nope_head_dim + mla.v_head_dim);
   part.weights += model.heads * mla.v_head_dim * h;
+  // Of the projections the down ones and the last have the biases.
+  if (model.qkv_bias) part.weights += q_rank + kv_rank + mla.qk_rope_head_dim;
+  if (model.attention_out_bias) part.weights += h;
   return part;
 }
 
@@ -66,6 +69,7 @@ std::int64_t embedding_size(ModelConfig const& model) {
 }
 
 std::int64_t head_size(ModelConfig const& model) {
+  if (model.labels > 0 || model.headless) return model.labels * model.hidden;
   if (!model.vision) return model.tied_embeddings ? 0 : model.vocab * model.hidden;
   std::int64_t const classes = model.vision->classes;
   std::int64_t const projected = model.vision->projection > 0 ? model.vision->projection : model.hidden;

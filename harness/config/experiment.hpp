@@ -63,6 +63,8 @@ struct Experiment {
   double max_seconds = 10;   ///< cap of the timed iterations
   double target_ci_pct = 3;  ///< stop when the 95% interval of the median is this narrow
   std::uint64_t seed = 1234;
+  std::string weights;    ///< path of a checkpoint that the step starts from; empty: drawn by the seed
+  std::string token_ids;  ///< path of a file of token ids; empty: drawn by the seed
   std::set<std::string, std::less<>> given;  ///< flags that set_field() set: what was asked for, a default's value too
 
   std::int64_t microbatches() const { return global_batch / (micro_batch * cut.dp); }

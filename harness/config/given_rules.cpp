@@ -19,9 +19,12 @@ void add_capacity(Experiment const& e, Reasons& lines) {
       e.capacity, moe.top_k, moe.experts);
 }
 
+/// Tokens that attention may see at the end of the step.
+std::int64_t positions_of(Experiment const& e) { return e.phase == PhaseKind::decode ? e.context + 1 : e.seq; }
+
 void add_positions(Experiment const& e, Reasons& lines) {
   ModelConfig const& m = e.model;
-  std::int64_t const tokens = e.context + e.seq;
+  std::int64_t const tokens = positions_of(e);
   if (m.position == PositionKind::learned || m.vision || m.max_positions == 0 || tokens <= m.max_positions) return;
   add(lines, "seq: {} tokens are beyond the {} positions of {}", tokens, m.max_positions, m.name);
 }
@@ -31,8 +34,12 @@ void add_positions(Experiment const& e, Reasons& lines) {
 std::vector<std::string> warnings(Experiment const& e) {
   Reasons lines;
   for (ModelNote const& note : e.model.notes)
-    if (note.beyond_positions == 0 || e.context + e.seq > note.beyond_positions) add(lines, "model: {}", note.text);
+    if (note.beyond_positions == 0 || positions_of(e) > note.beyond_positions) add(lines, "model: {}", note.text);
   add_positions(e, lines);
+  if (!e.weights.empty() && e.model.moe && e.routing == RoutingKind::prescribed)
+    lines.push_back(
+        "weights: experts are chosen by prescribed loads, not by the router that was given; --routing learned "
+        "lets it");
   add_capacity(e, lines);
   Experiment const defaults;
   for (Knob const& knob : knobs()) {

@@ -479,6 +479,18 @@ Knobs measuring_knobs() {
       integer("seed", "of weights and data", 0, std::numeric_limits<std::int64_t>::max(), SB_FIELD(seed))
           .what("seed", "Seed of weights and data.")
           .of_runs(),
+      path("weights", "F.safetensors or an index F.safetensors.index.json",
+           "weights under Hugging Face's names; drawn by the seed when not given", SB_FIELD(weights))
+          .what("weights", "Path of the weights that the step starts from; empty: drawn by the seed.")
+          .of_runs(),
+      path("token-ids", "F.json|F.npy|F.txt",
+           "token ids, a row a sample: seq + 1 of each in training; drawn by the seed when not given",
+           SB_FIELD(token_ids))
+          .never_with([](Experiment const& e) {
+            return e.model.takes_images() ? std::string("a model of images; legal with one of text") : std::string();
+          })
+          .what("token_ids", "Path of the token ids; empty: drawn by the seed.")
+          .of_runs(),
   };
 }
 

@@ -56,6 +56,24 @@ std::int64_t vision_tower_heads(JsonFields const& fields) {
   return tower ? tower->count_or(tower->any_of({"num_heads", "num_attention_heads"}), 0, max_heads) : 0;
 }
 
+/// Families under another name: the same class of the library, or the same arithmetic.
+std::string known_type(std::string const& type) { return type == "kimi_k2" ? "deepseek_v3" : type; }
+
+/// Python writes infinities and NaN as words, which JSON has not: here a key without a value, as null is.
+std::string without_infinities(std::string_view json) {
+  std::string text(json);
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+    if (quoted) continue;
+    for (auto const& [word, value] : {std::pair<std::string_view, std::string_view>{"-Infinity", "null     "},
+                                      {"Infinity", "null    "},
+                                      {"NaN", "0  "}})
+      if (text.compare(i, word.size(), word) == 0) text.replace(i, word.size(), value);
+  }
+  return text;
+}
+
 ModelConfig read_type(JsonFields const& fields, std::string const& type, JsonFields const& outer) {
   if (type.empty() && fields.has("num_layers")) return read_megatron(fields);
   if (type == "gpt2" || type == "gpt_bigcode") return read_gpt2(fields, type == "gpt_bigcode");
@@ -75,19 +93,35 @@ ModelConfig read_type(JsonFields const& fields, std::string const& type, JsonFie
               type.empty() ? "missing (one of " + known + ")" : in_quotes(type) + " is not one of " + known);
 }
 
+/// `architectures` names the class, and with it what stands behind the blocks.
+void read_head(JsonFields const& outer, ModelConfig& model) {
+  std::vector<std::string> const names = outer.texts("architectures");
+  if (names.size() != 1 || model.takes_images()) return;
+  std::string_view const name = names.front();
+  model.headless = name.ends_with("Model") && !name.ends_with("LMHeadModel");
+  if (!name.ends_with("ForSequenceClassification")) return;
+  JsonValue const* const labels = outer.value().find("id2label");
+  std::int64_t const usual = labels == nullptr ? 2 : static_cast<std::int64_t>(labels->members.size());
+  model.labels = outer.size_or("num_labels", std::max<std::int64_t>(usual, 1), max_heads);
+}
+
 ModelConfig read_language(JsonFields const& outer) {
   std::optional<JsonFields> const nested = outer.object("text_config");
   // Some files keep the language sizes at the top although parts are nested: the place of hidden_size decides.
   JsonFields const& fields = nested && !outer.has("hidden_size") && !outer.has("n_embd") ? *nested : outer;
   std::string type = fields.text_or("model_type", "");
   if (type.empty()) type = outer.text_or("model_type", "");
+  type = known_type(type);
   ModelConfig model = read_type(fields, type, outer);
+  model.type = type;
+  read_head(outer, model);
   note_unread(fields, model);
   return model;
 }
 
 ModelConfig parse_sized(std::string_view json, std::string_view name, std::string_view size) {
-  JsonValue const value = parse_json(json, name);
+  bool const words = json.find("Infinity") != json.npos || json.find("NaN") != json.npos;
+  JsonValue const value = parse_json(words ? without_infinities(json) : std::string(json), name);
   JsonFields const fields(value, std::string(name));
   ModelConfig model = is_size_table(fields)      ? read_size_table(fields, size)
                       : fields.has("vision_cfg") ? read_open_clip(fields)

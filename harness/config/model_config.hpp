@@ -30,6 +30,7 @@ struct MoeConfig {
   std::int64_t groups = 1;                 ///< expert groups of the router
   std::int64_t top_groups = 1;             ///< groups a token may choose from
   double routed_scale = 1;                 ///< factor on the weights of the routed experts (DeepSeek)
+  bool scales_input = false;               ///< a chosen weight multiplies what the expert reads, not what it gives (Llama 4)
 };
 
 /// Multi-head latent attention (DeepSeek-V2).
@@ -39,6 +40,8 @@ struct MlaConfig {
   std::int64_t qk_nope_head_dim = 0;
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
+  float norm_eps = 1e-6f;   ///< of the latents' norms, whatever the model's is (the default of DeepSeek's norm class)
+  bool interleaved = true;  ///< in a checkpoint, pairs that rotate lie side by side
 };
 
 /// Patch embedding of a vision transformer.
@@ -79,6 +82,7 @@ struct ModelNote {
 struct ModelConfig {
   std::string name;    ///< "llama3.1-8b"
   std::string family;  ///< "gpt", "llama", "deepseek", "vit", "yolo", ...
+  std::string type;    ///< Hugging Face's model_type, by which a checkpoint's names go; empty for other schemas
   std::int64_t layers = 0, hidden = 0, ffn_hidden = 0;
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t vocab = 0;
@@ -110,6 +114,9 @@ struct ModelConfig {
   double embedding_scale = 1;                       ///< factor on the embedding output (Gemma: sqrt(hidden))
   double attention_scale = 0;     ///< factor on the scores, 0: 1/sqrt(head_dim) (Gemma 2 names its own)
   std::int64_t vision_heads = 0;  ///< heads of a vision tower that is cut with the model (case C05), 0 when not given
+  /// Outputs of a score that reads the last token in place of a head over the vocabulary (a reward model), 0: none.
+  std::int64_t labels = 0;
+  bool headless = false;          ///< neither: the bare model
   std::int64_t mtp_layers = 0;    ///< multi-token-prediction layers, blocks `layers` and on; counted apart
   std::optional<MoeConfig> moe;
   std::optional<MlaConfig> mla;

@@ -52,6 +52,7 @@ ModelConfig read_gpt_neox(JsonFields const& fields) {
   model.norm_eps = static_cast<float>(fields.number_or("layer_norm_eps", 1e-5, 1e-30, 1));
   model.activation = read_activation(fields, "hidden_act", "gelu");
   model.rotary_fraction = read_rotary_share(fields, "rotary_pct", 0.25, 0);
+  fields.has("rope_theta");  // libraries write the base under both names
   read_rope(fields, fields.any_of({"rotary_emb_base", "rope_theta"}), 10000, model);
   model.qkv_bias = model.attention_out_bias = fields.flag_or("attention_bias", true);
   model.parallel_block = fields.flag_or("use_parallel_residual", true);
@@ -67,9 +68,11 @@ ModelConfig read_falcon(JsonFields const& fields) {
   model.hidden = fields.size("hidden_size");
   read_even_heads(fields, "num_attention_heads", model);
   bool const grouped = fields.flag_or("new_decoder_architecture", false);  // FalconConfig's names and defaults
+  bool const one_head = fields.flag_or("multi_query", true);  // looked at in the older architecture alone
+  fields.has("num_kv_heads");
   if (grouped)
     model.kv_heads = fields.size_or("num_kv_heads", model.heads, max_heads);
-  else if (fields.flag_or("multi_query", true))
+  else if (one_head)
     model.kv_heads = 1;
   if (model.heads % model.kv_heads != 0)
     fields.fail("num_kv_heads", fmt::format("{} does not divide num_attention_heads {}", model.kv_heads, model.heads));
@@ -80,7 +83,8 @@ ModelConfig read_falcon(JsonFields const& fields) {
   model.activation = read_activation(fields, "activation", "gelu");
   read_rope(fields, "rope_theta", 10000, model);
   model.qkv_bias = model.attention_out_bias = model.mlp_bias = fields.flag_or("bias", false);
-  model.parallel_block = grouped || fields.flag_or("parallel_attn", true);
+  bool const parallel = fields.flag_or("parallel_attn", true);
+  model.parallel_block = grouped || parallel;
   std::int64_t const norms = fields.size_or("num_ln_in_parallel_attn", grouped ? 2 : 1, 2);
   model.parallel_shared_norm = model.parallel_block && norms == 1;
   model.tied_embeddings = fields.flag_or("tie_word_embeddings", true);

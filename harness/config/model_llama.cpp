@@ -78,6 +78,23 @@ void read_gemma(JsonFields const& fields, std::string_view type, ModelConfig& mo
   model.full_attention_step = second ? 2 : fields.size_or(step, 6, max_layers);
 }
 
+/// Heads of a nested config whose class has these numbers of them, where it leaves them out.
+void read_llama_heads(JsonFields const& fields, std::int64_t heads, std::int64_t kv_heads, bool kv_default,
+                      bool head_dim_default, ModelConfig& model) {
+  if (heads == 0 || (fields.has("num_attention_heads") && fields.has("num_key_value_heads")))
+    return read_heads(fields, kv_default, head_dim_default, model);
+  model.heads = fields.size_or("num_attention_heads", heads, max_heads);
+  bool const own = fields.has("num_attention_heads") && kv_default;
+  model.kv_heads = fields.size_or("num_key_value_heads", own ? model.heads : kv_heads, max_heads);
+  if (model.heads % model.kv_heads != 0)
+    fields.fail("num_key_value_heads",
+                fmt::format("{} does not divide num_attention_heads {}", model.kv_heads, model.heads));
+  if (!fields.has("head_dim") && model.hidden % model.heads != 0)
+    fields.fail("head_dim", fmt::format("missing, and hidden_size {} is not a multiple of num_attention_heads {}",
+                                        model.hidden, model.heads));
+  model.head_dim = fields.size_or("head_dim", model.hidden / model.heads, max_heads);
+}
+
 /// Gemma3TextConfig's own sizes, which the files of its smaller models leave out.
 void read_gemma3_heads(JsonFields const& fields, ModelConfig& model) {
   model.heads = fields.size_or("num_attention_heads", 8, max_heads);
@@ -90,7 +107,9 @@ void read_gemma3_heads(JsonFields const& fields, ModelConfig& model) {
 
 void read_mla(JsonFields const& fields, ModelConfig& model) {
   MlaConfig mla;
-  mla.q_lora_rank = fields.count_or("q_lora_rank", 0);
+  // DeepSeek's classes have a rank unless the file says null.
+  mla.q_lora_rank = fields.count_or("q_lora_rank", fields.is_null("q_lora_rank") ? 0 : 1536);
+  mla.interleaved = fields.flag_or("rope_interleave", true);
   mla.kv_lora_rank = fields.size("kv_lora_rank");
   mla.qk_nope_head_dim = fields.size("qk_nope_head_dim", max_heads);
   mla.qk_rope_head_dim = fields.size("qk_rope_head_dim", max_heads);
@@ -130,8 +149,17 @@ void read_layer_types(JsonFields const& fields, ModelConfig& model) {
       model.full_attention_layers);
 }
 
+/// layer_types that ask for nothing are read where no window is.
+void full_everywhere(JsonFields const& fields) {
+  JsonValue const* const types = fields.value().find("layer_types");
+  bool const list = types != nullptr && types->kind == JsonValue::Kind::list;
+  if (list && std::ranges::all_of(types->items, [](JsonValue const& t) { return t.text == "full_attention"; }))
+    fields.texts("layer_types");
+}
+
 /// The window is used only where the family's code looks at it.
 void read_sliding_window(JsonFields const& fields, WindowUse use, ModelConfig& model) {
+  full_everywhere(fields);
   if (use == WindowUse::none) return;
   std::int64_t const usual = use == WindowUse::given || fields.is_null("sliding_window") ? 0 : 4096;
   std::int64_t const window = fields.count_or("sliding_window", usual, max_tokens);
@@ -171,6 +199,24 @@ void read_llama4(JsonFields const& fields, ModelConfig& model) {
   if (!fields.has("attn_temperature_tuning") || fields.truthy("attn_temperature_tuning"))
     model.notes.push_back(
         {"attn_temperature_tuning: queries of layers without rotation are not scaled here", floor - 1});
+}
+
+/// Sizes of a configuration class, which a text_config within a multimodal file leaves out where it agrees.
+struct ClassSizes {
+  std::string_view type;
+  std::int64_t hidden, ffn, layers, heads, kv_heads, vocab;
+};
+constexpr std::array class_sizes{
+    ClassSizes{"llama", 4096, 11008, 32, 32, 32, 32000},      // LlamaConfig; key-value heads: as many as heads
+    ClassSizes{"mistral", 4096, 14336, 32, 32, 8, 32000},     // MistralConfig
+    ClassSizes{"qwen2", 4096, 22016, 32, 32, 32, 151936},     // Qwen2Config
+    ClassSizes{"gemma2", 2304, 9216, 26, 8, 4, 256000},       // Gemma2Config
+    ClassSizes{"gemma3_text", 2304, 9216, 26, 8, 4, 262208},  // Gemma3TextConfig
+};
+
+/// A size that has to be given, or may be left out in a nested config of these classes.
+std::int64_t size_of(JsonFields const& fields, std::string_view key, std::int64_t max, std::int64_t class_size) {
+  return class_size > 0 ? fields.size_or(key, class_size, max) : fields.size(key, max);
 }
 
 void read_expert_layers(JsonFields const& fields, std::string_view type, ModelConfig const& model, MoeConfig& moe) {
@@ -263,7 +309,10 @@ void read_moe(JsonFields const& fields, std::string_view type, ModelConfig& mode
   moe.shared_ffn_hidden += fields.count_or("n_shared_experts", 0, max_heads) * moe.ffn_hidden;
   moe.sigmoid_router = type == "deepseek_v3" || type.starts_with("llama4");
   moe.router_bias = type == "deepseek_v3";
-  moe.normalize_top_k = fields.flag_or("norm_topk_prob", type == "mixtral" || type == "deepseek_v3");
+  moe.scales_input = type.starts_with("llama4");
+  // Mixtral always does, and DeepSeek-V2's code never looks at the key.
+  moe.normalize_top_k =
+      type == "mixtral" || (type != "deepseek_v2" && fields.flag_or("norm_topk_prob", type == "deepseek_v3"));
   moe.groups = fields.size_or("n_group", 1, max_heads);
   moe.top_groups = fields.size_or("topk_group", moe.groups, max_heads);
   check_router(fields, moe);
@@ -280,16 +329,20 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, Jso
   Family const& family = *find_family(type);
   ModelConfig model;
   model.family = type.starts_with("deepseek") ? "deepseek" : type.starts_with("gemma") ? "gemma" : "llama";
-  model.layers = fields.size("num_hidden_layers", max_layers);
-  model.hidden = fields.size("hidden_size");
-  model.ffn_hidden = fields.size("intermediate_size");
+  bool const nested = outer.object("text_config").has_value() && !outer.has("hidden_size");
+  auto const found = std::ranges::find(class_sizes, type, &ClassSizes::type);
+  ClassSizes const sizes = nested && found != class_sizes.end() ? *found : ClassSizes{};
+  model.layers = size_of(fields, "num_hidden_layers", max_layers, sizes.layers);
+  model.hidden = size_of(fields, "hidden_size", max_width, sizes.hidden);
+  model.ffn_hidden = size_of(fields, "intermediate_size", max_width, sizes.ffn);
   bool const mla = type.starts_with("deepseek"), gemma3 = type == "gemma3_text";
-  model.vocab = gemma3 ? fields.size_or("vocab_size", 262208, max_vocab) : fields.size("vocab_size", max_vocab);
+  model.vocab =
+      gemma3 ? fields.size_or("vocab_size", 262208, max_vocab) : size_of(fields, "vocab_size", max_vocab, sizes.vocab);
   model.max_positions = fields.count_or("max_position_embeddings", gemma3 ? 131072 : 0, max_tokens);
   if (gemma3)
     read_gemma3_heads(fields, model);
   else
-    read_heads(fields, family.kv_default, family.head_dim_default || mla, model);
+    read_llama_heads(fields, sizes.heads, sizes.kv_heads, family.kv_default, family.head_dim_default || mla, model);
   model.norm = NormKind::rms_norm;
   model.norm_bias = false;
   model.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", static_cast<double>(family.eps), 1e-30, 1));
@@ -299,7 +352,7 @@ ModelConfig read_llama_like(JsonFields const& fields, std::string_view type, Jso
   model.activation = read_activation(fields, act, gemma ? "gelu_pytorch_tanh" : "silu");
   model.rotary_fraction = read_rotary_share(fields, "partial_rotary_factor", 1, 0.01);
   bool const bias = fields.flag_or("attention_bias", false);
-  model.qkv_bias = family.qkv_bias || bias;
+  model.qkv_bias = (type == "qwen2_moe" ? fields.flag_or("qkv_bias", true) : family.qkv_bias) || bias;
   model.attention_out_bias = bias;
   model.mlp_bias = fields.flag_or("mlp_bias", false);
   model.tied_embeddings = fields.flag_or("tie_word_embeddings", outer.flag_or("tie_word_embeddings", family.tied));

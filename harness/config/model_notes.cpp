@@ -17,7 +17,6 @@ constexpr std::array neutral{
     "architectures", "auto_map", "model_type", "name", "description", "transformers_version", "tokenizer_class",
     // how weights are stored and first drawn
     "torch_dtype", "dtype", "initializer_range", "initializer_factor", "layer_norm_init", "pretraining_tp",
-    "rope_interleave",
     // what a token means
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "bos_token", "eos_token", "image_token_id",
     "image_token_index", "video_token_id", "boi_token_index", "eoi_token_index", "vision_start_token_id",

@@ -31,7 +31,8 @@ void read_llama3(JsonFields const& scaling, ModelConfig const& model, RopeConfig
   double const turn = 2 * std::numbers::pi / static_cast<double>(trained_positions(scaling, model));
   double const low = scaling.number_or("low_freq_factor", 1, 1e-6, max_factor),
                high = scaling.number_or("high_freq_factor", 4, 1e-6, max_factor);
-  if (high <= low) scaling.fail("high_freq_factor", fmt::format("{} is not above low_freq_factor {}", high, low));
+  // Equal ones leave no band between slowed pairs and the others (Llama 4 Scout).
+  if (high < low) scaling.fail("high_freq_factor", fmt::format("{} is below low_freq_factor {}", high, low));
   rope.rule.ramp = RopeRamp::frequency;
   rope.rule.begin = high * turn, rope.rule.end = low * turn;
 }
@@ -84,7 +85,10 @@ RopeConfig read_parameters(JsonFields const& scaling, double theta, std::int64_t
   }
   double const factor = factor_of(scaling);
   if (rope.scaling == "dynamic") {
-    rope.dynamic_factor = factor, rope.trained = trained_positions(scaling, model);
+    // Transformers grows the base from max_position_embeddings on, whatever the length that was trained first.
+    scaling.has("original_max_position_embeddings");
+    if (model.max_positions == 0) scaling.fail("rope_type", "dynamic needs max_position_embeddings, which is missing");
+    rope.dynamic_factor = factor, rope.trained = model.max_positions;
     return rope;
   }
   rope.rule.factor = factor;

@@ -71,7 +71,8 @@ void Runner::fill_parameters(std::uint64_t seed) {
     std::vector<float> whole(bucket.elements, 0.0f);
     for (ParameterId const index : bucket.parameters) {
       Parameter const& p = program_.parameters[index];
-      auto const values = parameter_values(p, seed);
+      auto const values = options_.given && options_.given->has_weights() ? options_.given->weight(p)
+                                                                          : parameter_values(p, seed);
       auto const offset = program_.tensors[p.weight].storage_offset;
       std::ranges::copy(values, whole.begin() + offset);
     }
@@ -92,11 +93,13 @@ std::vector<std::int32_t> positions_of(StepProgram const& p) {
 }
 
 std::vector<std::int32_t> tokens_of(StepProgram const& p, std::uint64_t seed, std::int32_t microbatch,
-                                    std::int64_t first, std::int64_t seq) {
+                                    std::int64_t first, std::int64_t seq, GivenValues const* given) {
   std::vector<std::int32_t> const positions = positions_of(p);
+  bool const has_tokens = given != nullptr && given->has_tokens();
   std::vector<std::int32_t> tokens;
   each_row(p, microbatch, std::ssize(positions), [&](std::int64_t sample, std::int64_t row) {
-    tokens.push_back(token_id(seed, sample, first + positions[row], seq, p.vocab));
+    std::int64_t const position = first + positions[row];
+    tokens.push_back(has_tokens ? given->token(sample, position) : token_id(seed, sample, position, seq, p.vocab));
   });
   return tokens;
 }
@@ -116,7 +119,7 @@ void Runner::fill_inputs(std::uint64_t seed) {
       continue;
     }
     auto const put_ahead = [&](TensorId id, std::int64_t steps) {
-      put<std::int32_t>(id, tokens_of(p, seed, m, steps, p.seq), m);
+      put<std::int32_t>(id, tokens_of(p, seed, m, steps, p.seq, options_.given.get()), m);
     };
     put_ahead(inputs.ids, 0);
     put_ahead(inputs.targets, 1);
@@ -128,6 +131,10 @@ void Runner::fill_constants(std::uint64_t seed) {
   for (Constant const& c : program_.inputs.constants) {
     if (c.key.empty()) {
       put<std::int32_t>(c.tensor, c.integers, 0);
+      continue;
+    }
+    if (options_.given && options_.given->has_weights()) {
+      write(c.tensor, options_.given->constant(c.key));
       continue;
     }
     std::vector<float> values(program_.tensors[c.tensor].elements());

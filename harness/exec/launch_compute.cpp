@@ -20,6 +20,9 @@ Binding bind(Op const& op, Operands const& data, bool adds, OptimizerSettings co
   std::ranges::transform(op.outputs, b.outputs.begin(), [&](TensorRef const& ref) { return data.operand(ref); });
   b.precision = program.precision, b.adds = adds;
   b.position = data.position(), b.context = program.inference.context, b.micro_batch = program.micro_batch;
+  // What a window no longer reaches is overwritten: its cache is a ring.
+  if (op.kind == OpKind::cache_append)
+    b.position %= std::max<std::int64_t>(program.tensors[op.outputs[0].id].rows / program.micro_batch, 1);
   b.seq = program.seq, b.first_sample = program.first_sample + data.microbatch() * program.micro_batch;
   b.vocab = program.vocab;
   b.optimizer = optimizer, b.step = place.step, b.random = place.random;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "harness/exec/agreement.hpp"
+#include "harness/exec/parameter_parts.hpp"
 
 namespace shardbench {
 
@@ -23,7 +24,13 @@ class Stepper {
   Stepper(Runner& runner, Communicator& world) : runner_(runner), world_(world) {}
 
   void run() {
+    run_and_look([] {});
+  }
+  /// A step, with a look at its gradients before the optimizer takes them.
+  template <class Look>
+  void run_and_look(Look look) {
     runner_.run_gradients();
+    look();
     runner_.run_optimizer(++step_);
     runner_.synchronize();
   }
@@ -130,6 +137,20 @@ class Instrumented {
   std::map<std::uint32_t, std::vector<double>> times_;
 };
 
+/// The step from the initial weights, whose loss and gradients say what is computed; it warms up too.
+void run_first_step(Stepper& stepper, Runner& runner, Experiment const& e, Agreement& agree, Communicator& world,
+                    Measurement& out) {
+  StepProgram const& p = runner.program();
+  stepper.run_and_look([&] {
+    if (e.phase != PhaseKind::train) return;
+    out.grad_norm = gradient_norm(runner, world);
+    // Every tensor-parallel rank of the last stage has the whole loss of its samples; one of them speaks.
+    double const mine = p.coordinate[Axis::tp] == 0 ? runner.local_loss() : 0;
+    double const loss = agree.sum(mine);
+    if (agree.maximum(p.loss == no_tensor ? 0 : 1) > 0) out.loss = loss;
+  });
+}
+
 }  // namespace
 
 Measurement measure(Runner& runner, Experiment const& e, Device& device, Communicator& world,
@@ -142,7 +163,8 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
                         : check_inference(runner, e, device, world, unsharded);
   runner.initialize(e.seed);
   Stepper stepper(runner, world);
-  for (std::int64_t i = 0; i < e.warmup; ++i) stepper.run();
+  run_first_step(stepper, runner, e, agree, world, out);
+  for (std::int64_t i = 1; i < e.warmup; ++i) stepper.run();
   if (e.cuda_graph) stepper.capture();
   auto const before = runner.traffic();
   std::vector<double> steps;
@@ -164,8 +186,6 @@ Measurement measure(Runner& runner, Experiment const& e, Device& device, Communi
   for (int i = 0; i < instrumented_iterations; ++i) instrumented.add(stepper.marked(*timeline));
   device.profile_stop();
   instrumented.finish();
-  bool const speaks = runner.program().coordinate[Axis::tp] == 0;
-  out.loss = agree.sum(speaks ? runner.local_loss() : 0);
   out.memory_bytes = agree.maximum(static_cast<double>(runner.stage().memory().arena_bytes));
   return out;
 }

@@ -21,7 +21,8 @@ struct Measurement {
   Summary step_ms;                          ///< step = maximum over ranks, iterations without per-op marks
   Breakdown breakdown;                      ///< means over ranks, from instrumented iterations
   double optimizer_ms = 0;                  ///< of the instrumented steps, mean over ranks
-  double loss = 0;                          ///< sum over ranks' parts, 0 without a head
+  std::optional<double> loss;               ///< of the first step; nothing without a head
+  std::optional<double> grad_norm;          ///< of the first step, over the whole model; nothing in inference
   EnumArray<Axis, double> payload_bytes{};  ///< this rank's communicators, one step, mean over ranks
   double memory_bytes = 0;                  ///< arena of the largest rank
   DeviceState state;                        ///< this rank's device, right after the timed steps

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/exec/given_values.hpp"
 #include "harness/program/step_program.hpp"
 
 namespace shardbench {
@@ -20,9 +21,9 @@ std::vector<std::int32_t> positions_of(StepProgram const& program);
 std::int32_t token_id(std::uint64_t seed, std::int64_t sample, std::int64_t position, std::int64_t seq,
                       std::int64_t vocab);
 
-/// The tokens of a microbatch's rows that stand `first` places behind theirs.
+/// The tokens of a microbatch's rows that stand `first` places behind theirs: given ones, or drawn.
 std::vector<std::int32_t> tokens_of(StepProgram const& program, std::uint64_t seed, std::int32_t microbatch,
-                                    std::int64_t first, std::int64_t seq);
+                                    std::int64_t first, std::int64_t seq, GivenValues const* given = nullptr);
 
 /// Calls f(global sample, row) for a microbatch's rows of (sequence, batch), sequence outermost.
 template <class F>

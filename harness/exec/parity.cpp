@@ -6,31 +6,13 @@
 #include <cmath>
 #include <map>
 
+#include "harness/exec/parameter_parts.hpp"
 #include "harness/exec/parity_record.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 
 namespace {
-
-/// Where a named section lies in a rank's parameters.
-struct SectionPlace {
-  ParameterId parameter;
-  std::int64_t row_offset = 0;
-  ParameterSection const* section = nullptr;
-};
-
-std::map<std::string, std::vector<SectionPlace>> sections_of(StepProgram const& p) {
-  std::map<std::string, std::vector<SectionPlace>> places;
-  for (std::size_t i = 0; i < p.parameters.size(); ++i) {
-    std::int64_t row = 0;
-    for (ParameterSection const& s : p.parameters[i].sections) {
-      places[s.key].push_back({i, row, &s});
-      row += s.rows;
-    }
-  }
-  return places;
-}
 
 double rms_of(std::span<float const> values) {
   double sum = 0;
@@ -71,9 +53,7 @@ constexpr double most_times_as_far = 4;
 /// An element may be off by so many times what its tensor may be in norm.
 constexpr double most_of_an_element = 100;
 
-enum class Part { gradient, weight };
-
-char const* name_of(Part part) { return part == Part::gradient ? "gradient" : "weight"; }
+using Part = ParameterPart;
 
 /// Compares a sharded runner with rank 0's unsharded one, section by section.
 class Comparison {
@@ -90,7 +70,7 @@ class Comparison {
 
   /// Compares every gradient or weight; with `adopt` the sharded gradients are replaced by the reference's.
   void compare(Part part, bool adopt) {
-    std::vector<std::vector<float>> own = read_all(part);
+    std::vector<std::vector<float>> own = read_parameters(sharded_, part);
     // What rounding leaves of a gradient that is zero in exact arithmetic (a key bias) is judged by the other
     // gradients.
     double const floor = (whole_program_.precision == Dtype::f32 ? 0.05 : 0.25) * typical_rms(part);
@@ -115,28 +95,6 @@ class Comparison {
 
  private:
   static TensorId tensor_of(Parameter const& p, Part part) { return part == Part::gradient ? p.gradient : p.weight; }
-
-  /// Values of every parameter of the sharded runner; where a bucket is kept in shards, zeros outside this rank's.
-  std::vector<std::vector<float>> read_all(Part part) {
-    StepProgram const& p = sharded_.program();
-    std::vector<std::vector<float>> values(p.parameters.size());
-    for (Bucket const& bucket : p.buckets) {
-      TensorId const shard = part == Part::gradient ? bucket.gradient_shard : bucket.weight_shard;
-      bool const shards = shard != no_tensor;
-      std::vector<float> whole(shards ? bucket.elements : 0);
-      if (shards) std::ranges::copy(sharded_.read(shard), whole.begin() + bucket.shard_begin);
-      for (ParameterId const i : bucket.parameters) {
-        Parameter const& parameter = p.parameters[i];
-        if (!shards) {
-          values[i] = sharded_.read(tensor_of(parameter, part));
-          continue;
-        }
-        auto const first = whole.begin() + p.tensors[parameter.weight].storage_offset;
-        values[i].assign(first, first + parameter.elements());
-      }
-    }
-    return values;
-  }
 
   void write_all(std::vector<std::vector<float>> const& values) {
     StepProgram const& p = sharded_.program();
@@ -166,9 +124,9 @@ class Comparison {
 
   void check_health(Parameter const& p, std::vector<float> const& values, Part part) {
     if (std::ranges::any_of(values, [](float v) { return !std::isfinite(v); }))
-      note(fmt::format("{} of {} is not finite in the unsharded step", name_of(part), p.name));
+      note(fmt::format("{} of {} is not finite in the unsharded step", to_string(part), p.name));
     if (std::ranges::all_of(values, [](float v) { return v == 0; }))
-      note(fmt::format("{} of {} is all zero in the unsharded step", name_of(part), p.name));
+      note(fmt::format("{} of {} is all zero in the unsharded step", to_string(part), p.name));
   }
 
   std::vector<float> broadcast_exact(std::size_t parameter, Parameter const& p) {
@@ -200,7 +158,7 @@ class Comparison {
         for (std::int64_t c = 0; c < p.cols; ++c) {
           float& a = local[(place.row_offset + r) * p.cols + c];
           float const b = global[row * cols + p.col_begin + c];
-          if (owned(p, (place.row_offset + r) * p.cols + c, part))
+          if (holds(sharded_.program(), p, (place.row_offset + r) * p.cols + c, part))
             distance.add(a, b, exact[row * cols + p.col_begin + c], scale);
           if (adopt) a = b;
         }
@@ -209,20 +167,11 @@ class Comparison {
     }
   }
 
-  /// Gradients that are sharded over dp are whole in this rank's shard only, and so are weights under ZeRO-3.
-  bool owned(Parameter const& p, std::int64_t element, Part part) const {
-    Bucket const& bucket = sharded_.program().buckets[p.bucket];
-    if (bucket.shard_elements == bucket.elements || (part == Part::weight && bucket.weight_shard == no_tensor))
-      return true;
-    std::int64_t const at = sharded_.program().tensors[p.gradient].storage_offset + element;
-    return at >= bucket.shard_begin && at < bucket.shard_begin + bucket.shard_elements;
-  }
-
   void judge(Distance const& d, double rms, std::string const& key, Part part) {
     keep(d.error(rms), key, part);
     // One wrong element of many is little of a norm.
     if (d.worst > most_of_an_element * report_.tolerance)
-      note(fmt::format("{} of {}: an element is off by {:.3g} of its tensor's size", name_of(part), key, d.worst));
+      note(fmt::format("{} of {}: an element is off by {:.3g} of its tensor's size", to_string(part), key, d.worst));
     if (part != Part::gradient || !has_exact_) return;
     double const size = std::max(std::sqrt(d.exact), rms * std::sqrt(d.count));
     double const allowed = most_times_as_far * std::sqrt(d.own_exact) + unit_roundoff(Dtype::bf16) * size;
@@ -234,7 +183,7 @@ class Comparison {
   void keep(double error, std::string const& key, Part part) {
     double& slot = part == Part::gradient ? report_.gradient_error : report_.weight_error;
     slot = std::max(slot, error);
-    record_.keep_worst(error, [&] { return fmt::format("{} of {}", name_of(part), key); });
+    record_.keep_worst(error, [&] { return fmt::format("{} of {}", to_string(part), key); });
   }
 
   Runner& sharded_;

@@ -16,7 +16,8 @@ struct ParityReference {
   ParityReference(Experiment const& experiment, Device& device, Communicator& world,
                   std::optional<LoweredStage> const& unsharded)
       : stage(unsharded ? *unsharded : lower_unsharded(experiment)), self(make_self_communicator()) {
-    if (world.rank() == 0) runner.emplace(stage, device, *self);
+    if (world.rank() == 0)
+      runner.emplace(stage, device, *self, RunnerOptions{.optimizer = {}, .given = given_values(experiment)});
     if (runner) runner->initialize(experiment.seed);
     if (!runner || experiment.precision == Dtype::f32 || experiment.phase != PhaseKind::train) return;
     Experiment wide = experiment;

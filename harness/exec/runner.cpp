@@ -126,7 +126,11 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
     else
       launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, place, counts_of(op, run));
   };
-  if (!timeline_) return launch();
+  if (!timeline_) {
+    launch();
+    if (watch_) watch_(op, run.microbatch);
+    return;
+  }
   OpLabel const& label = program_.labels[op.label];
   trace_push(Lane::compute, label.name.c_str(), op_cost(program_, op, adds).flops);
   std::size_t const span = timeline_->open(Lane::compute, number_of(op.label), run.microbatch, stream);
@@ -191,6 +195,11 @@ void Runner::communicate(Op const& op, Run const& run) {
 void Runner::synchronize() { device_.synchronize(); }
 
 std::vector<float> Runner::read(TensorId id, std::int32_t microbatch) {
+  synchronize();
+  return peek(id, microbatch);
+}
+
+std::vector<float> Runner::peek(TensorId id, std::int32_t microbatch) {
   Dtype const dtype = program_.tensors[id].dtype;
   if (dtype == Dtype::f32) return take<float>(id, microbatch);
   VALIDATE(dtype == Dtype::bf16, fmt::format("reading {} as float", to_string(dtype)));

@@ -1,11 +1,13 @@
 #pragma once
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "harness/comm/communicator.hpp"
+#include "harness/exec/given_values.hpp"
 #include "harness/exec/launch_comm.hpp"
 #include "harness/exec/launch_compute.hpp"
 #include "harness/program/analysis/hazards.hpp"
@@ -19,6 +21,7 @@ struct RunnerOptions {
   bool skip_communication =
       false;  ///< one rank of many runs alone: its compute at full size, on values that mean nothing
   OptimizerSettings optimizer;
+  std::shared_ptr<GivenValues> given{};  ///< weights and tokens that are not drawn
 };
 
 /// A stream of the device and the events that mark its last operations.
@@ -45,7 +48,8 @@ class Runner {
   Runner(LoweredStage stage, Device& device, Communicator& world, RunnerOptions options = {});
   ~Runner();
 
-  /// Fills weights, optimizer states and inputs from the counter-based generator, by global element index.
+  /// Fills weights, optimizer states and inputs from the counter-based generator, by global element index, or from
+  /// what is given.
   void initialize(std::uint64_t seed);
   /// Everything before the optimizer; returns when it is issued.
   void run_gradients();
@@ -61,6 +65,12 @@ class Runner {
   void synchronize();
   /// Spans and NVTX ranges go to `timeline` until it is taken away (nullptr): timed iterations have none.
   void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+
+  /// Called after each op of the compute stream is issued, with its microbatch, until nullptr is set.
+  using Watch = std::function<void(Op const& op, std::int32_t microbatch)>;
+  void set_watch(Watch watch) { watch_ = std::move(watch); }
+  /// read() within a watch: waits for the compute stream alone, so that nobody waits for a message of a later op.
+  std::vector<float> peek(TensorId id, std::int32_t microbatch);
 
   /// Values of a tensor (one microbatch's instance) as float; for tests, checks and the loss.
   std::vector<float> read(TensorId id, std::int32_t microbatch = 0);
@@ -110,10 +120,9 @@ class Runner {
   void fill_constants(std::uint64_t seed);
   template <class RowOf>
   void fill_rows(TensorId id, std::uint64_t key, float scale, RowOf row_of);
-  /// Elements as they lie in a tensor of T, waited for.
+  /// Elements as they lie in a tensor of T, once the compute stream is there.
   template <class T>
   std::vector<T> take(TensorId id, std::int32_t microbatch) {
-    synchronize();
     std::vector<T> values(program_.tensors[id].elements());
     Stream& stream = *queue(StreamId::compute).stream;
     device_.copy_to_host(values.data(), Operands(program_, plan_, arena_, microbatch).at({id, 0, 0}),
@@ -144,6 +153,7 @@ class Runner {
   /// By (message tag, edge): pairs of neighbouring stages, where a back end has no tags to tell messages apart.
   std::map<std::pair<std::int32_t, std::int64_t>, std::unique_ptr<Communicator>> edges_;
   Timeline* timeline_ = nullptr;
+  Watch watch_;
   std::unique_ptr<Graph> graph_;
   std::uint64_t seed_ = 0, passes_ = 0;  ///< passes over the data since initialize
 };

@@ -42,10 +42,11 @@ void Runner::set_prompt(std::uint64_t seed) {
   if (ids == no_tensor) return;
   synchronize();
   for (std::int32_t m = 0; m < program_.microbatches; ++m)
-    put<std::int32_t>(ids, tokens_of(program_, seed, m, position_, token_stride), m);
+    put<std::int32_t>(ids, tokens_of(program_, seed, m, position_, token_stride, options_.given.get()), m);
 }
 
 std::vector<std::int32_t> Runner::read_tokens(TensorId id, std::int32_t microbatch) {
+  synchronize();
   return take<std::int32_t>(id, microbatch);
 }
 

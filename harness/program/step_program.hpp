@@ -219,6 +219,7 @@ struct DrawnBuffer {
   TensorId id = no_tensor;
   std::string key;  ///< seeds the generator
   float scale = 1;  ///< deviation
+  TensorId gradient_of{};  ///< the output that it is the gradient of, where it is one
 };
 
 /// A number for each token and microbatch, where experts are prescribed: number * stride % period, tokens of all

@@ -47,6 +47,8 @@ ReportColumns memory_columns();
 ReportColumns memory_part_columns();
 ReportColumns traffic_columns();
 ReportColumns truth_columns();
+/// What the first step computed: group "truth" too, at the end of the file.
+ReportColumns first_step_columns();
 ReportColumns plan_columns();
 
 }  // namespace shardbench

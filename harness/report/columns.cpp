@@ -70,6 +70,7 @@ class Table {
          "share_gpu", "cuda_graph", "verify_collectives"});
     add(in_group("memory", memory_part_columns()));
     add(std::move(configuration_));
+    add(in_group("truth", first_step_columns()));
   }
 
   ReportColumns columns;

@@ -134,6 +134,14 @@ ReportColumns traffic_columns() {
   return columns;
 }
 
+ReportColumns first_step_columns() {
+  return {
+      shows("loss", &Row::loss, "Loss of the first step, from the initial weights; empty without a head."),
+      shows("grad_norm", &Row::grad_norm,
+            "Norm of the gradients of the first step over the whole model, before clipping; empty in inference."),
+  };
+}
+
 ReportColumns truth_columns() {
   return {
       shows("max_rel_error", &Row::max_rel_error,

@@ -62,6 +62,7 @@ struct ReportRow {
   std::optional<double> buffer_bytes, temporary_bytes, reserved_bytes, memory_capacity_bytes;
   PerAxis payload_bytes, wire_bytes;
 
+  std::optional<double> loss, grad_norm;  ///< of the first step, from the initial weights
   std::optional<double> max_rel_error, predicted_step_ms, prediction_error_pct;
 
   std::optional<double> training_days, device_hours, cost_usd, goodput_pct;  ///< of a whole run with failures

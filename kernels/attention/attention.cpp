@@ -35,7 +35,8 @@ AttentionTensor part(Operand const& operand) { return {operand.data, operand.row
 
 AttentionShape bound_shape(AttentionOpShape const& s, Binding const& b) {
   AttentionShape a = attention_shape(s, b.precision);
-  a.seq_k -= b.context - b.position;  // a step may stand before the longest context
+  // A step may stand before the longest context; where it stands behind a cache's last row, all rows are seen.
+  if (b.context > 0) a.seq_k = std::min(s.seq_k, b.position + s.seq_q);
   return a;
 }
 

@@ -8,6 +8,7 @@ OpCost GemmArgs::cost(GemmShape const& s, CostContext const& context) {
   double const operands = elements_of(s.m, s.k) + elements_of(s.k, s.n) + (bias ? static_cast<double>(s.n) : 0.0);
   OpCost cost = product_cost(
       product, width_of(context.precision) * operands + width_of(context.output) * out * (context.adds ? 2 : 1));
+  cost.model_flops *= s.model_share, cost.model_flops_full *= s.model_share;
   if (bias) cost.flops += out;
   return cost;
 }

@@ -11,6 +11,7 @@ namespace shardbench {
 struct GemmShape {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
+  double model_share = 1;  ///< of the FLOPs, what is the model's: less where a vocabulary is padded
 };
 
 /// C[m,n] = op(A) op(B) + beta * C (+ bias[n] on every row), row-major, products accumulated in fp32.

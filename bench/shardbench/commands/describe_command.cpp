@@ -120,7 +120,7 @@ int describe_command(Arguments const& arguments) {
   d.experiment = resolved_experiment(arguments);
   print_warnings(d.experiment);
   d.parameters = count_parameters(d.experiment.model);
-  std::string const missing = unsupported_part(d.experiment.model);
+  std::string const missing = unsupported_part(d.experiment.model, d.experiment.scope == Scope::model);
   if (missing.empty())
     d.totals = total_step(lower_step(d.experiment));
   else

@@ -12,6 +12,8 @@
 #include "bench/shardbench/jobs/run_point.hpp"
 #include "harness/comm/launch_env.hpp"
 #include "harness/evaluate/step_totals.hpp"
+#include "harness/exec/dump.hpp"
+#include "harness/exec/given_values.hpp"
 #include "harness/report/columns.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/error.hpp"
@@ -64,6 +66,9 @@ void print_result(ReportRow const& r) {
   fmt::print("memory    {} a rank at most (parameters {}, gradients {}, optimizer {}, activations {}); taken {}\n",
              bytes_text(*r.memory_peak_bytes), bytes_text(*r.parameter_bytes), bytes_text(*r.gradient_bytes),
              bytes_text(*r.optimizer_bytes), bytes_text(*r.activation_bytes), bytes_text(*r.memory_measured_bytes));
+  if (r.loss || r.grad_norm)
+    fmt::print("values    {}{}of the first step\n", r.loss ? fmt::format("loss {:.7g}, ", *r.loss) : "",
+               r.grad_norm ? fmt::format("gradient norm {:.7g} ", *r.grad_norm) : "");
   if (r.max_rel_error)
     fmt::print("check     {}: max_rel_error {:.3g} against the unsharded step\n", to_string(r.outcome),
                *r.max_rel_error);
@@ -123,8 +128,9 @@ int run_here(Arguments const& arguments, Experiment const& e) {
                                  job.world().size()));
   if (job.first()) print_warnings(e);
   try {
-    return report(job, arguments, run_point(job, e, arguments.has("trace") || arguments.has("report")));
-  } catch (IllegalConfig const& error) {  // alike on all ranks
+    return report(job, arguments,
+                  run_point(job, e, arguments.has("trace") || arguments.has("report"), arguments.option("dump")));
+  } catch (InputError const& error) {  // alike on all ranks, as an illegal cut is
     return refused_by_all(job, error.what());
   } catch (OutOfMemory const& error) {
     return refused_by_all(job, error.what());
@@ -137,7 +143,9 @@ int run_here(Arguments const& arguments, Experiment const& e) {
 
 /// One process stands for all ranks: what it runs itself is compute, and no launcher is needed.
 int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions const& options) {
-  if (arguments.has("trace")) throw InputError("--trace: not with --source replayed, whose ranks never ran together");
+  for (std::string_view const flag : {"trace", "dump"})
+    if (arguments.has(flag))
+      throw InputError(fmt::format("--{}: not with --source replayed, whose ranks never ran together", flag));
   RunLimit const limit(arguments);
   refuse_flags_of_runs(e);
   Job job;
@@ -155,11 +163,20 @@ int replay_here(Arguments const& arguments, Experiment const& e, ReplayOptions c
   }
 }
 
+/// What would be refused after the ranks have started is refused before.
+void check_given(Arguments const& arguments, Experiment const& e) {
+  if (arguments.has("dump"))
+    if (std::string const problem = dump_problem(e); !problem.empty())
+      throw InputError(fmt::format("--dump: {} given with {}", arguments.option("dump"), problem));
+  if (!launched_as_job() || speaks_for_job()) given_values(e);
+}
+
 }  // namespace
 
 int run_command(Arguments const& arguments) {
   Experiment const e = resolved_experiment(arguments);
   check_device(e);
+  check_given(arguments, e);
   if (std::optional<ReplayOptions> const replay = replay_options(arguments)) {
     if (!launched_as_job()) check_mpirun_arguments(arguments.mpirun_arguments, 1);
     check_outputs(arguments.option("out"));

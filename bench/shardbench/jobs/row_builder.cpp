@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/comm/launch_env.hpp"
+#include "harness/program/passes/lower.hpp"
 #include "harness/record/gpu_peaks.hpp"
 #include "kernels/gemm/blas_host.hpp"
 #include "kernels/kernel_set.hpp"
@@ -36,7 +37,12 @@ void set_verdict(ReportRow& row, Measurement const& m) {
     add_remark(row,
                fmt::format("each of the {} kv heads is held by {} tensor-parallel ranks", kv_heads, cut.tp / kv_heads));
   if (!m.parity) return;
-  row.max_rel_error = m.parity->max_rel_error;
+  bool const itself = is_unsharded(row.experiment);
+  if (!itself) row.max_rel_error = m.parity->max_rel_error;
+  if (itself && m.parity->passed())
+    add_remark(row,
+               "check: nothing compared, one rank's uncut step is the unsharded step (cut it, or compare what "
+               "--dump writes with another program's)");
   if (m.parity->passed()) return;
   row.outcome = Outcome::incorrect;
   row.reason = m.parity->problem.empty() ? fmt::format("max_rel_error {:.3g} is above {:.3g}, worst at {}",
@@ -81,6 +87,8 @@ void set_measurement(ReportRow& row, Measurement const& m, StepTotals const& tot
   set_step_times(row, m.step_ms);
   set_breakdown(row, m.breakdown);
   row.optimizer_ms = m.optimizer_ms;
+  row.loss = m.loss;
+  row.grad_norm = m.grad_norm;
   row.memory_measured_bytes = m.memory_bytes;
   for (Axis const a : enum_values<Axis>())
     if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(a)] = m.payload_bytes[a];

@@ -8,6 +8,7 @@
 #include "bench/shardbench/jobs/ops_report.hpp"
 #include "bench/shardbench/jobs/row_builder.hpp"
 #include "harness/exec/device_memory.hpp"
+#include "harness/exec/dump.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/arena.hpp"
 #include "kernels/core/error.hpp"
@@ -93,15 +94,34 @@ void check_programs(Experiment const& e) {
   if (e.check) lower_unsharded(e);
 }
 
-PointResult run_point(Job& job, Experiment const& e, bool trace) {
+namespace {
+
+/// A file that one rank cannot read is refused by all.
+std::shared_ptr<GivenValues> agreed_values(Job& job, Experiment const& e) {
+  std::shared_ptr<GivenValues> values;
+  std::string problem;
+  try {
+    values = given_values(e);
+  } catch (InputError const& refusal) {
+    problem = refusal.what();
+  }
+  problem = job.agree(problem);
+  if (!problem.empty()) throw InputError(problem);
+  return values;
+}
+
+}  // namespace
+
+PointResult run_point(Job& job, Experiment const& e, bool trace, std::string const& dump) {
   PointResult result;
   job.use(e);
   RankStep const lowered = agreed_step(job, e);
   check_room(job, e, *lowered.mine, lowered.whole);
   double const free_before = job.device().info().free_memory_bytes;
   Runner runner(*lowered.mine, job.device(), job.device_world(),
-                {.verify_collectives = e.verify_collectives, .optimizer = {}});
+                {.verify_collectives = e.verify_collectives, .optimizer = {}, .given = agreed_values(job, e)});
   check_graph(job, e, runner);
+  if (!dump.empty()) dump_step(runner, e, job.world(), lower_unsharded(e).program(), dump);
   Measurement m = measure(runner, e, job.device(), job.world(), lowered.whole);
   // Of a GPU all can be asked: arena, workspaces and the buffers of its communicators.
   if (!job.on_host() && job.ranks_on_device() == 1)

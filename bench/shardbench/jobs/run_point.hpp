@@ -20,8 +20,9 @@ struct PointResult {
 /// what the ranks of a job would find themselves.
 void check_programs(Experiment const& experiment);
 
-/// Runs and measures a resolved experiment over the job. Collective. Throws IllegalConfig and OutOfMemory on all ranks
+/// Runs and measures a resolved experiment over the job, having written its first step into the folder `dump` where that
+/// is named. Collective. Throws IllegalConfig and OutOfMemory on all ranks
 /// alike; anything else leaves the ranks apart and must end the job.
-PointResult run_point(Job& job, Experiment const& experiment, bool trace);
+PointResult run_point(Job& job, Experiment const& experiment, bool trace, std::string const& dump = {});
 
 }  // namespace shardbench

@@ -26,7 +26,7 @@ double visible_pairs_of(Tape const& t, AttentionOpShape const& s) {
     double pairs = 0;
     for (std::int64_t i = 0; i < s.seq_q; ++i) {
       std::int64_t const keys = all_visible ? s.seq_k : p.inference.context + i + 1;
-      pairs += static_cast<double>(s.window > 0 ? std::min(s.window, keys) : keys);
+      pairs += static_cast<double>(std::min(s.window > 0 ? std::min(s.window, keys) : keys, s.seq_k));
     }
     return pairs;
   }
@@ -71,6 +71,11 @@ AttentionOpShape attention_shape(Tape const& t) {
   bool const window = m.has_window(t.layer()) && m.sliding_window < t.program.inference.context + t.program.seq;
   s.window = window ? m.sliding_window : 0;
   s.mask = m.causal ? AttentionMask::causal : AttentionMask::none;
+  if (caches(t) && t.program.degree[Axis::cp] == 1 && window && t.experiment.phase == PhaseKind::decode) {
+    // The cache holds what the window reaches, and nothing else.
+    s.seq_k = cached_positions(t);
+    s.window = 0;
+  }
   s.full_pairs = static_cast<double>(s.seq_q) * static_cast<double>(s.seq_k * t.program.degree[Axis::cp]);
   s.visible_pairs = visible_pairs_of(t, s);
   return s;
@@ -125,7 +130,10 @@ Value attention(Tape& t, Value qkv) {
     append_to_cache(t, in.k, kv_width, cache);
     append_to_cache(t, in.v, kv_width, values);
     // A context rank caches the tokens it holds and attends as in training; nothing is cached before a prompt.
-    if (t.program.degree[Axis::cp] == 1) in.k = cache, in.v = values;
+    // A prompt that is longer than what is kept attends to its own, too.
+    bool const whole = cached_positions(t) >= t.program.inference.context + t.program.local_seq;
+    if (t.program.degree[Axis::cp] == 1 && (whole || t.experiment.phase == PhaseKind::decode))
+      in.k = cache, in.v = values;
   }
   return attend(t, shape, in, parts(dqk, dpacked), rows, layout);
 }

@@ -201,6 +201,7 @@ Value attend_map(Tape& t, Value qk, Value v, std::int64_t heads, std::string con
 void draw_gradient(Tape& t, Value x, std::string const& name) {
   auto const outputs = static_cast<double>(t[x].rows / t.program.micro_batch * t.program.global_batch);
   TensorId const id = drawn_buffer(t, name + ".gradient", name, t[x].rows, t[x].cols, static_cast<float>(1 / outputs));
+  t.program.inputs.drawn.back().gradient_of = t[x].ref.id;
   t[x].gradient = Gradient{{id}, t[x].layout};
 }
 

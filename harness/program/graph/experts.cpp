@@ -116,8 +116,10 @@ void experts_backward(Tape& t, Value x, Value y, Value logits, ExpertMlp const& 
   std::int64_t const h = t.model.hidden;
   TensorRef const dy = t.take_gradient(y);
   TensorRef const dweights = t.temporary("moe.dweights", Dtype::f32, r.tokens, t.model.moe->top_k);
-  t.emit(OpKind::combine_weights, token_rows(t, r), "moe.combine_weights", {dy, e.returned, r.rows}, {dweights});
-  TensorRef const dreturned = move_rows(t, OpKind::permute, dy, r.weights, r, "moe.unpermute");
+  bool const inputs = t.model.moe->scales_input;
+  if (!inputs)
+    t.emit(OpKind::combine_weights, token_rows(t, r), "moe.combine_weights", {dy, e.returned, r.rows}, {dweights});
+  TensorRef const none, dreturned = move_rows(t, OpKind::permute, dy, inputs ? none : r.weights, r, "moe.unpermute");
   TensorRef const ddown = to_experts(t, dreturned, r, "moe.combine");
   TensorRef const dhidden = expert_product(t, ddown, r, e.down, e.width, h, false, "moe.down.dx");
   expert_weight_gradient(t, ddown, e.hidden, r, e.down, h, e.width, "moe.down.dw");
@@ -127,7 +129,9 @@ void experts_backward(Tape& t, Value x, Value y, Value logits, ExpertMlp const& 
   TensorRef const dreceived = expert_product(t, dup, r, e.up, h, e.up_width, false, "moe.up.dx");
   expert_weight_gradient(t, dup, e.received, r, e.up, e.up_width, h, "moe.up.dw");
   TensorRef const dsorted = from_experts(t, dreceived, r, "moe.dispatch");
-  TensorRef const dx = move_rows(t, OpKind::unpermute, dsorted, {}, r, "moe.permute");
+  if (inputs)
+    t.emit(OpKind::combine_weights, token_rows(t, r), "moe.combine_weights", {t[x].ref, dsorted, r.rows}, {dweights});
+  TensorRef const dx = move_rows(t, OpKind::unpermute, dsorted, inputs ? r.weights : none, r, "moe.permute");
   router_gradient(t, logits, r, dweights);
   t.accumulate(x, dx);
 }
@@ -143,7 +147,9 @@ Value moe(Tape& t, Value x) {
   std::int64_t const h = t.model.hidden;
   Value const logits = linear(t, x, whole_weight("moe.router", t.model.moe->experts, h));
   Routing const r = route(t, logits, t[x].rows);
-  TensorRef const sorted = move_rows(t, OpKind::permute, t[x].ref, {}, r, "moe.permute");
+  // A weight multiplies what its expert gives, or what it reads (Llama 4).
+  bool const inputs = t.model.moe->scales_input;
+  TensorRef const none, sorted = move_rows(t, OpKind::permute, t[x].ref, inputs ? r.weights : none, r, "moe.permute");
   TensorRef const received = to_experts(t, sorted, r, "moe.dispatch");
   ExpertMlp e = expert_weights(t, r);
   e.received = received;
@@ -156,7 +162,7 @@ Value moe(Tape& t, Value x) {
   }
   TensorRef const down = expert_product(t, e.hidden, r, e.down, h, e.width, true, "moe.down");
   e.returned = from_experts(t, down, r, "moe.combine");
-  TensorRef const out = move_rows(t, OpKind::unpermute, e.returned, r.weights, r, "moe.unpermute");
+  TensorRef const out = move_rows(t, OpKind::unpermute, e.returned, inputs ? none : r.weights, r, "moe.unpermute");
   Value const y = t.value_of(out, "moe.output", r.tokens, h, t[x].layout);
   t.on_backward([=, &t] { experts_backward(t, x, y, logits, e, r); });
   return y;

@@ -1,6 +1,8 @@
 // What inference adds to the blocks: the KV cache, the last position, and the greedy choice of the next token.
 #include "harness/program/graph/inference.hpp"
 
+#include <algorithm>
+
 #include "harness/program/analysis/replay.hpp"
 #include "harness/program/graph/context_blocks.hpp"
 #include "harness/program/graph/redistribute.hpp"
@@ -22,9 +24,17 @@ std::int64_t rank_of_the_end(ShardLayout layout, std::int64_t seq, std::int64_t 
 
 bool caches(Tape const& t) { return t.experiment.phase != PhaseKind::train; }
 
+std::int64_t cached_positions(Tape const& t) {
+  std::int64_t const all = t.program.inference.context + t.program.local_seq, window = t.model.sliding_window;
+  if (!t.model.has_window(t.layer()) || t.program.degree[Axis::cp] > 1) return all;
+  // A token sees itself and the window - 1 before it: those are what a prompt leaves behind.
+  bool const decodes = t.experiment.phase == PhaseKind::decode;
+  return std::min(all, decodes ? window : std::max<std::int64_t>(window - 1, 1));
+}
+
 TensorRef kv_cache(Tape& t, std::int64_t width) {
   // Rows are (position, sample), so the rows of new positions lie behind those of older ones.
-  std::int64_t const rows = (t.program.inference.context + t.program.local_seq) * t.program.micro_batch;
+  std::int64_t const rows = cached_positions(t) * t.program.micro_batch;
   TensorId const id =
       t.new_tensor(t.qualified("attention.cache"), TensorRole::kv_cache, t.program.precision, rows, width);
   t.program.tensors[id].per_microbatch = true;
@@ -32,7 +42,9 @@ TensorRef kv_cache(Tape& t, std::int64_t width) {
 }
 
 void append_to_cache(Tape& t, TensorRef from, std::int64_t cols, TensorRef cache) {
-  std::int64_t const rows = t.program.local_seq * t.program.micro_batch;
+  std::int64_t const kept = std::min(t.program.local_seq, cached_positions(t)), batch = t.program.micro_batch;
+  std::int64_t const rows = kept * batch, skipped = (t.program.local_seq - kept) * batch;
+  from.offset += skipped * (from.stride > 0 ? from.stride : cols);
   t.emit(OpKind::cache_append, BlockShape{rows, cols}, "attention.cache", {from}, {cache});
 }
 

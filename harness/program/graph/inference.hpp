@@ -5,6 +5,8 @@ namespace shardbench {
 
 /// Whether keys and values are kept for later steps.
 bool caches(Tape const& t);
+/// Positions that the cache of the tape's layer holds: all, or what its window reaches.
+std::int64_t cached_positions(Tape const& t);
 /// The cache of the current layer: `width` elements a token.
 TensorRef kv_cache(Tape& t, std::int64_t width);
 /// Writes this step's rows to columns of the cache, behind those of earlier steps.

@@ -51,7 +51,8 @@ Value latent_rows(Tape& t, Value down) {
   RopeShape const shape{rows / batch, batch, 1, rotary, rotary, rope_of(t)};
   TensorRef const positions = positions_of(t, down), from = t[down].ref, to = t[y].ref;
   ModuleScope const scope(t, RecomputeModule::layernorm);
-  NormOp const normed = vector_norm(t, "attention.kv_norm", rows, 1, rank, latent_of(from), latent_of(to), layout);
+  NormOp const normed =
+      vector_norm(t, "attention.kv_norm", rows, 1, rank, latent_of(from), latent_of(to), layout, a.norm_eps);
   pack(t, key_of(from), key_of(to), rows, rotary, "attention.latent");
   rotate(t, shape, key_of(to), positions, false);
   t.on_backward(y, [=, &t](TensorRef dy) {
@@ -123,7 +124,8 @@ Value latent_attention(Tape& t, Value x) {
   bool const bias = t.model.qkv_bias;
   Value q_source = x;
   if (rank > 0)
-    q_source = norm(t, linear(t, x, whole_weight("attention.q_down", rank, hidden, bias)), "attention.q_norm");
+    q_source =
+        norm(t, linear(t, x, whole_weight("attention.q_down", rank, hidden, bias)), "attention.q_norm", a.norm_eps);
   std::int64_t const q_width = heads * (a.qk_nope_head_dim + a.qk_rope_head_dim);
   LinearSpec const up = whole_weight("attention.q_up", q_width, rank > 0 ? rank : hidden, false, heads);
   std::optional<ModuleScope> scope(std::in_place, t, RecomputeModule::mla_up_proj);

@@ -60,7 +60,8 @@ void linear_backward(Tape& t, Value x, Value y, LinearSpec const& spec, LinearWe
   if (spec.input_gradient) {
     std::int64_t const outputs = t.program.parameters[w.weight].rows, inputs = t.program.parameters[w.weight].cols;
     TensorRef const dx = t.temporary(spec.name + ".dx", in.rows, inputs);
-    t.emit(OpKind::gemm, GemmShape{in.rows, inputs, outputs}, spec.name + ".dx", {dy, t.weight(w.weight), {}}, {dx});
+    t.emit(OpKind::gemm, GemmShape{in.rows, inputs, outputs, false, false, spec.model_share()}, spec.name + ".dx",
+           {dy, t.weight(w.weight), {}}, {dx});
     t.accumulate(x, dx, is_shard(w.placement, 0) ? with(in.layout, Axis::tp, Partial{}) : in.layout);
   }
   weight_gradients(t, spec, w, dy, saved, in.rows, in.layout);
@@ -73,8 +74,8 @@ void weight_gradients(Tape& t, LinearSpec const& spec, LinearWeights const& w, T
   std::int64_t const outputs = t.program.parameters[w.weight].rows, inputs = t.program.parameters[w.weight].cols;
   // Each rank has a part of its own of a cut weight, whatever its rows came from.
   if (is_shard(w.placement)) rows_layout[Axis::tp] = Replicate{};
-  t.writes_gradient(t.emit(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false}, spec.name + ".dw",
-                           {dy, input, {}}, {t.gradient(w.weight)}),
+  t.writes_gradient(t.emit(OpKind::gemm, GemmShape{outputs, inputs, rows, true, false, spec.model_share()},
+                           spec.name + ".dw", {dy, input, {}}, {t.gradient(w.weight)}),
                     w.weight, rows_layout);
   emit_bias_gradient(t, dy, rows, outputs, w.bias, rows_layout, spec.name);
   reduce_replicated_sections(t, w.weight, w.placement, spec.sections, spec.name);
@@ -105,7 +106,7 @@ Value linear(Tape& t, Value x, LinearSpec const& spec) {
   // see the whole sum: each rank adds it there, when the branch joins the residual stream.
   if (has_private_blocks(t) && input_cut) t[y].late_bias = std::exchange(w.bias, {});
   bool const adds_bias = !is_shard(placement, 1) || t.program.coordinate[Axis::tp] == 0;
-  t.emit(OpKind::gemm, GemmShape{rows, outputs, inputs, false, true}, spec.name,
+  t.emit(OpKind::gemm, GemmShape{rows, outputs, inputs, false, true, spec.model_share()}, spec.name,
          {t[x].ref, t.weight(w.weight), adds_bias ? t.weight(w.bias) : TensorRef{}}, {t[y].ref});
   t.on_backward([=, &t] { linear_backward(t, x, y, spec, w); });
   return streams && input_cut ? sync_streams(t, y, spec.name + ".reduce") : y;

@@ -9,12 +9,13 @@ namespace shardbench {
 namespace {
 
 /// A norm of rows of `cols`, with its weight.
-NormOp norm_of(Tape& t, std::string const& name, std::int64_t rows, std::int64_t cols, Layout const& layout) {
+NormOp norm_of(Tape& t, std::string const& name, std::int64_t rows, std::int64_t cols, Layout const& layout,
+               std::optional<float> eps) {
   ModelConfig const& m = t.model;
   // Where the family adds an offset to the weight, the weight itself starts at zero.
   InitKind const init = m.norm_weight_offset > 0 ? InitKind::zeros : InitKind::ones;
   ParameterId const weight = add_uncut(t, t.qualified(name + ".weight"), cols, 1, init);
-  return {name, {m.norm, rows, cols, m.norm_eps, m.norm_weight_offset}, layout, weight, {}};
+  return {name, {m.norm, rows, cols, eps.value_or(m.norm_eps), m.norm_weight_offset}, layout, weight, {}};
 }
 
 void add_statistics(Tape& t, NormOp& n) {
@@ -25,18 +26,18 @@ void add_statistics(Tape& t, NormOp& n) {
 
 }  // namespace
 
-Value norm(Tape& t, Value x, std::string const& name) {
+Value norm(Tape& t, Value x, std::string const& name, std::optional<float> eps) {
   Residual alone{x, {}};
-  return norm(t, alone, name);
+  return norm(t, alone, name, eps);
 }
 
-Value norm(Tape& t, Residual& residual, std::string const& name) {
+Value norm(Tape& t, Residual& residual, std::string const& name, std::optional<float> eps) {
   // A norm reads whole rows.
   Value const x = all_columns(t, residual.base);
   Value pending = residual.pending;
   std::int64_t const rows = t[x].rows, cols = t[x].cols;
   Layout const layout = t[x].layout;
-  NormOp n = norm_of(t, name, rows, cols, layout);
+  NormOp n = norm_of(t, name, rows, cols, layout, eps);
   if (t.model.norm == NormKind::layer_norm && t.model.norm_bias)
     n.bias = add_uncut(t, t.qualified(name + ".bias"), cols, 1, InitKind::zeros);
   if (pending.valid()) pending = t.redistribute(pending, layout, t[pending].name + ".reduce");
@@ -64,10 +65,10 @@ Value norm(Tape& t, Residual& residual, std::string const& name) {
 }
 
 NormOp vector_norm(Tape& t, std::string const& name, std::int64_t rows, std::int64_t count, std::int64_t cols,
-                   TensorRef x, TensorRef y, Layout const& layout) {
+                   TensorRef x, TensorRef y, Layout const& layout, std::optional<float> eps) {
   // Heads are rows here: a rank that has some of them has a part of the weight's gradient.
   bool const some = is_shard(layout[Axis::tp], feature_dim);
-  NormOp n = norm_of(t, name, rows, cols, some ? with(layout, Axis::tp, Shard{sequence_dim}) : layout);
+  NormOp n = norm_of(t, name, rows, cols, some ? with(layout, Axis::tp, Shard{sequence_dim}) : layout, eps);
   n.shape.heads = count;
   n.x = x;
   add_statistics(t, n);

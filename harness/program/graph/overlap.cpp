@@ -12,6 +12,7 @@ struct Product {
   TensorRef weight, bias;
   std::int64_t outputs, inputs;
   bool forward;
+  double model_share;  ///< of LinearSpec
 };
 
 /// Whether the layer ends a branch, whose sum joins the residual stream.
@@ -30,7 +31,8 @@ std::vector<DimRange> token_slices(Tape const& t, std::int64_t rows) {
 }
 
 void emit_product(Tape& t, Product const& p, TensorRef from, std::int64_t rows, TensorRef to) {
-  t.emit(OpKind::gemm, GemmShape{rows, p.outputs, p.inputs, false, p.forward}, p.name, {from, p.weight, p.bias}, {to});
+  t.emit(OpKind::gemm, GemmShape{rows, p.outputs, p.inputs, false, p.forward, p.model_share}, p.name,
+         {from, p.weight, p.bias}, {to});
 }
 
 TensorRef whole_product(Tape& t, Product const& p, TensorRef x, std::int64_t rows) {
@@ -128,7 +130,7 @@ Value overlapped_linear(Tape& t, Value x, LinearSpec const& spec, LinearWeights 
   bool const sums = is_shard(w.placement, 1), gathers = gathers_rows(t, x, w.placement);
   bool const adds_bias = !sums || t.program.coordinate[Axis::tp] == 0;
   Product const forward{spec.name, t.weight(w.weight), adds_bias ? t.weight(w.bias) : TensorRef{}, p.rows, p.cols,
-                        true};
+                        true,      spec.model_share()};
   std::int64_t const rows = t[x].rows, n = t.program.degree[Axis::tp];
   Layout const layout = with(t[x].layout, Axis::tp, sums ? t.block_layout()[Axis::tp] : Placement{Shard{feature_dim}});
   bool const scatters = is_shard(layout[Axis::tp], sequence_dim);
@@ -139,7 +141,8 @@ Value overlapped_linear(Tape& t, Value x, LinearSpec const& spec, LinearWeights 
   std::int64_t const out_rows = scatters ? rows / n : gathers ? rows * n : rows;
   Value const y = t.value_of(out, spec.name, out_rows, forward.outputs, layout, spec.outputs());
   t.on_backward([=, &t] {
-    Product const back{spec.name + ".dx", forward.weight, {}, forward.inputs, forward.outputs, false};
+    Product const back{spec.name + ".dx",  forward.weight, {}, forward.inputs, forward.outputs, false,
+                       forward.model_share};
     (sums ? backward_of_sum : backward_of_columns)(t, x, y, back, spec, w);
   });
   return y;

@@ -13,6 +13,12 @@ std::int64_t LinearSpec::outputs() const {
   return rows;
 }
 
+double LinearSpec::model_share() const {
+  std::int64_t rows = 0;
+  for (SectionSpec const& section : sections) rows += section.rows;
+  return rows > 0 ? static_cast<double>(rows) / static_cast<double>(outputs()) : 1;
+}
+
 LinearSpec whole_weight(std::string const& name, std::int64_t outputs, std::int64_t inputs, bool bias,
                         std::int64_t units) {
   return {name, name, {{"", outputs, outputs, units}}, inputs, bias};

@@ -27,6 +27,8 @@ struct LinearSpec {
   std::string weight_name{};    ///< of a weight with another name (a tied head's); empty: `name`
   /// Padded rows of all sections.
   std::int64_t outputs() const;
+  /// Of those, what is no padding.
+  double model_share() const;
 };
 
 /// A weight of one section, whose role in the strategy is its name; `units`: blocks of rows that stay whole.

@@ -115,8 +115,10 @@ void build_head(Tape& t, Residual residual) {
 
 }  // namespace
 
-std::string unsupported_part(ModelConfig const& m) {
+std::string unsupported_part(ModelConfig const& m, bool with_head) {
   if (m.moe && m.mlp_bias) return "biases of experts";
+  if (with_head && m.labels > 0) return "a score of the last token in place of a head (scope layer runs the blocks)";
+  if (with_head && m.headless) return "a bare model without a head (scope layer runs its blocks)";
   return {};
 }
 

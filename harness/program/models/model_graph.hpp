@@ -7,7 +7,7 @@ namespace shardbench {
 /// Throws IllegalConfig for an architecture that has no lowering, naming the part.
 void build_chunk(Tape& tape);
 
-/// What of the model has no lowering yet, in one line; empty when all of it has.
-std::string unsupported_part(ModelConfig const& model);
+/// What of the model (`with_head`: with embedding and head) has no lowering yet, in one line; empty when all of it has.
+std::string unsupported_part(ModelConfig const& model, bool with_head = true);
 
 }  // namespace shardbench

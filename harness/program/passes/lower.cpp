@@ -45,7 +45,7 @@ void refuse_private_channels(Experiment const& e) {
 
 void refuse_what_has_no_lowering(Experiment const& e) {
   Cut const& c = e.cut;
-  std::string const part = unsupported_part(e.model);
+  std::string const part = unsupported_part(e.model, e.scope == Scope::model);
   if (!part.empty())
     throw IllegalConfig(
         fmt::format("model {}: {} cannot be lowered yet (describe counts its parameters)", e.model.name, part));
@@ -350,6 +350,8 @@ std::vector<StepProgram> lower_stages(Experiment const& experiment) {
   }
   return programs;
 }
+
+bool is_unsharded(Experiment const& e) { return e.cut == Cut{} && e.strategy.empty(); }
 
 Experiment unsharded(Experiment const& e) {
   Experiment whole = e;

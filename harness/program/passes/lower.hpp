@@ -19,5 +19,7 @@ std::vector<StepProgram> lower_stages(Experiment const& experiment);
 
 /// The same experiment without any cut: one rank, the same global batch and the same microbatch of samples.
 Experiment unsharded(Experiment const& experiment);
+/// Whether the experiment is that already, so that comparing the two would be comparing a step with itself.
+bool is_unsharded(Experiment const& experiment);
 
 }  // namespace shardbench
