@@ -251,7 +251,8 @@ TEST(ModelConfig, RefusesWithFileAndKey) {
        "at most 1e15"},
       {"", "not JSON"},
       {"{", "line 1, column"},
-      {"{\n\"a\": NaN}", "line 2"},
+      {"{\n\"a\": nan}", "line 2"},
+      {"{\n\"a\": NaN}", "model_type: missing"},  // as Python writes it
       {"[1]", "an object is needed"},
       {R"({"a": 1, "a": 2})", "appears twice"},
       {R"({"a": 1e999})", "not JSON"},
