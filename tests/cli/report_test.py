@@ -49,6 +49,22 @@ class Facts(CliTest):
         self.assertAlmostEqual(float(reduce["busbw_gb_per_s"]), float(reduce["algbw_gb_per_s"]))  # 2 (n - 1) / n of two ranks
 
 
+class FailAbove(CliTest):
+    def test_exit_code_follows_the_slowest(self):
+        for name, words in (("a.csv", ["--tp", "2"]), ("b.csv", ["--tp", "2"])):
+            self.call("simulate", *self.model, *SIMULATE, *words, "--out", self.path(name))
+        with open(self.path("b.csv"), encoding="utf-8") as file:
+            text = file.read()
+        step = self.rows(self.path("a.csv"))[0]["step_ms_p50"]
+        with open(self.path("b.csv"), "w", encoding="utf-8") as file:
+            file.write(text.replace(step, str(1.05 * float(step))))
+        files = [self.path("a.csv"), self.path("b.csv")]
+        self.assertIn("0 of 1 configurations", self.call("compare", *files, "--fail-above", "6%"))
+        self.assertIn("1 of 1 configurations", self.call("compare", *files, "--fail-above", "4", expect=1))
+        self.call("compare", *reversed(files), "--fail-above", "0%")  # faster is no failure
+        self.assertIn("--fail-above", self.refused("compare", *files, "--fail-above", "much"))
+
+
 class Page(CliTest):
     def page(self, *words, says, code=0):
         self.call(*words, "--report", self.path("r.html"), expect=code)

@@ -66,6 +66,7 @@ std::span<OptionInfo const> option_table() {
        "replayed: run one rank of each stage here, tell its communication from --system (default measured)", false},
       {"nccl-log", "FILE...", "outputs of nccl-tests: their tables, what is suspicious, and a fit", false, true},
       {"topo", "FILE...", "outputs of `nvidia-smi topo -m`", false, true},
+      {"fail-above", "number[%]", "exit with 1 when a configuration of B takes that much longer than in A", false},
       {"layer", "integer >= 0", "the layer to explain (default the middle one)", false},
       {"link", "GB/s", "what a rank's link carries in one direction, to compare busbw with", false},
   };
@@ -149,7 +150,7 @@ CommandTable other_commands() {
        "shardbench compare before.csv after.csv",
        compare_command,
        {},
-       {"report"},
+       {"fail-above", "report"},
        {"A.csv", "B.csv"}},
       {"import",
        "rows from what other programs measured: Nsight Systems, PyTorch traces, nccl-tests, logs of Megatron-LM, "

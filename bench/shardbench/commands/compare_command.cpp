@@ -1,18 +1,47 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "bench/shardbench/cli/commands.hpp"
 #include "bench/shardbench/cli/report_page.hpp"
+#include "harness/config/field_text.hpp"
 #include "harness/report/comparison.hpp"
 #include "harness/report/text.hpp"
 #include "kernels/core/error.hpp"
 
 namespace shardbench {
 
+namespace {
+
+/// --fail-above as a ratio; nothing where it was not given. Throws InputError.
+std::optional<double> most_ratio(Arguments const& arguments) {
+  if (!arguments.has("fail-above")) return std::nullopt;
+  std::string text = arguments.option("fail-above");
+  if (text.ends_with("%")) text.pop_back();
+  constexpr double most_percent = 1e6;
+  return 1 + parse_number("fail-above", text, 0, most_percent) / 100;
+}
+
+/// How many configurations took longer in B than allowed, said; the exit code.
+int verdict(Comparison const& comparison, double ratio) {
+  double const percent = 100 * (ratio - 1);
+  if (comparison.rows.empty()) {
+    fmt::print("--fail-above {:g}%: nothing was compared\n", percent);
+    return 1;
+  }
+  auto const slower = std::ranges::count_if(comparison.rows, [&](ComparedRow const& r) { return r.ratio > ratio; });
+  fmt::print("--fail-above {:g}%: {} of {} configurations take longer by more\n", percent, slower,
+             comparison.rows.size());
+  return slower > 0 ? 1 : 0;
+}
+
+}  // namespace
+
 int compare_command(Arguments const& arguments) {
   std::string const &a = arguments.files[0], &b = arguments.files[1];
   ReportPage const page(arguments);
+  std::optional<double> const allowed = most_ratio(arguments);
   CsvTable const table_a = read_csv(a), table_b = read_csv(b);
   Comparison const comparison = compare(table_a, table_b);
   std::vector<std::vector<std::string>> rows{{"configuration", "A", "B", "A step ms", "B step ms", "B / A", ""}};
@@ -33,7 +62,7 @@ int compare_command(Arguments const& arguments) {
   ReportFacts facts;
   facts.comparison = comparison_fact(a, b, comparison.rows);
   page.write({a, b}, facts);
-  return 0;
+  return allowed ? verdict(comparison, *allowed) : 0;
 }
 
 }  // namespace shardbench
