@@ -45,6 +45,7 @@ ReportColumns rate_columns();
 ReportColumns memory_columns();
 ReportColumns traffic_columns();
 ReportColumns truth_columns();
+ReportColumns band_columns();
 ReportColumns plan_columns();
 
 }  // namespace shardbench

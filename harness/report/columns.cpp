@@ -68,6 +68,7 @@ class Table {
     add({"image_size", "classes", "context", "routing", "router_skew", "capacity", "mtp_weight", "seed",
          "recompute_layers", "tp_overlap_chunks", "bucket_mb", "attention", "nccl_algo", "nccl_proto", "nccl_channels",
          "share_gpu", "cuda_graph", "verify_collectives"});
+    add(in_group("truth", band_columns()));
     add(std::move(configuration_));
   }
 

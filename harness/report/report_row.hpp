@@ -62,6 +62,7 @@ struct ReportRow {
   PerAxis payload_bytes, wire_bytes;
 
   std::optional<double> max_rel_error, predicted_step_ms, prediction_error_pct;
+  std::optional<double> error_band_pct;  ///< how far off such predictions were (evaluate/error_band.hpp)
 
   std::optional<double> training_days, device_hours, cost_usd, goodput_pct;  ///< of a whole run with failures
   std::optional<bool> pareto;                                                ///< nothing planned beats it in everything
