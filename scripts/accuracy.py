@@ -195,7 +195,7 @@ def bands_of(told):
     groups = {}
     for t in told:
         r = t.row
-        if t.without is None or not r["measured_ms"] or r["note"] == "layer" or t.split == "swept":
+        if t.without is None or not r["measured_ms"] or r["note"] == "layer":
             continue
         devices = int(r["tp"]) * int(r["pp"]) * int(r["dp"]) * int(r["cp"])
         scale = next(s for s in SCALES if devices <= s[1])
@@ -221,7 +221,8 @@ def tell_all(binary, folder, rows, shipped=True):
     """What is told of rows with the shipped stacks, and with those fitted without their source; or with the latter alone."""
     files = fit_stacks.StackFiles(folder)
     without = fit_stacks.read_without()
-    stacks_of = lambda r: [r["stack"]] * shipped + [files.of(r, without[r["source"]]) if r["source"] in without else r["stack"]]
+    stacks_of = lambda r: [steps.stack_of(r["stack"])] * shipped + [files.of(r, without[r["source"]]) if r["source"] in without
+                                                                       else steps.stack_of(r["stack"])]
     jobs = [(r, stacks_of(r)) for r in rows]
     return [Told(row, answers) for row, answers in zip(rows, steps.predict(binary, folder, jobs))]
 

@@ -9,7 +9,7 @@ import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROWS = os.path.join(ROOT, "tests/data/published/step_times.csv")
-SYSTEMS = os.path.join(ROOT, "tests/data/published")
+PUBLISHED = os.path.join(ROOT, "tests/data/published")
 FLAGS = ["seq", "tp", "pp", "vpp", "dp", "cp", "ep", "zero", "shard_ranks", "micro_batch", "global_batch", "recompute", "precision",
          "gradient_dtype", "schedule"]
 SWEPT = ("micro_batch", "vpp", "recompute")  # may hold several values, where the source does not say
@@ -49,9 +49,13 @@ def variants(row):
 
 
 def system_of(name):
-    """A system that is shipped, or one that only published rows ran on."""
-    path = name if name.endswith(".yaml") else os.path.join(SYSTEMS, name + ".yaml")
-    return path if os.path.exists(path) else name
+    """The file of a system: one that only published rows ran on, or a shipped one as it is now, not as it was built in."""
+    own = os.path.join(PUBLISHED, name + ".yaml")
+    return own if os.path.exists(own) else os.path.join(ROOT, "bench/systems", name + ".yaml")
+
+
+def stack_of(name):
+    return os.path.join(ROOT, "bench/systems/stacks", name + ".yaml")
 
 
 def flags_of(row):
