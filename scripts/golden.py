@@ -60,11 +60,11 @@ STEPS = {  # name: flags of one configuration, counted and simulated
     "yolo": "--model yolo26m --dp 8 --global-batch 64",
 }
 SIMULATED = {  # name: (system, stack) in place of the default
-    "gpt3": ("a100-80gb-sxm", "megatron-2021"), "gpt3-full": ("a100-80gb-sxm", "megatron-2022-sp"),
-    "megatron-1t": ("a100-80gb-sxm", "megatron-2021"), "llama405b": ("h100-sxm", "te-2025"),
+    "gpt3": ("a100-80gb-sxm", "megatron-unfused"), "gpt3-full": ("a100-80gb-sxm", "megatron-unfused"),
+    "megatron-1t": ("a100-80gb-sxm", "megatron-unfused"), "llama405b": ("h100-sxm", "te-2025"),
     "deepseek-v3": ("h800", "te-2025-fp8"), "gpt2": ("pcie-box", "ours"), "llama8b-hsdp": ("aws-p5", "te-2025"),
     "llama8b-grad16": ("gb200-nvl72", "te-2025"), "llama70b-odd": ("aws-p4d", "megatron-deepspeed"),
-    "qwen3-moe": ("b200", "te-2025-fp8-b200"),
+    "qwen3-moe": ("b200", "te-2025-fp8"),
 }
 PLANS = {
     "plan-405b": "--model llama3.1-405b --system h100-sxm --gpus 1024 --global-batch 512 --seq 8192 --stack te-2025",

@@ -12,15 +12,15 @@ import subprocess
 import sys
 import tempfile
 
-from accuracy import BF16_GRADIENTS, NOT_SCORED, ROOT, model_file, simulate, write
+from accuracy import split_of, write
+from published_steps import ROOT, model_file, simulate
 from tool import BadInput, Parser, read_table, run
 
 KNOBS = {  # what runs of each stack could choose; schedules of later years are left out everywhere
-    "megatron-2021": "schedule=1f1b|interleaved,tp-overlap=none,sequence-parallel=false,zero=0,recompute=none|full,cp=1",
-    "megatron-2022-sp": "schedule=1f1b|interleaved,tp-overlap=none,zero=0,cp=1",
+    "megatron-unfused": "schedule=1f1b|interleaved,tp-overlap=none,zero=0,cp=1",
     "te-2024-fp8": "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1",
     **{stack: "schedule=1f1b|interleaved,tp-overlap=none,zero=0|1|3"
-       for stack in ("te-2025", "te-2025-fp8", "te-2025-fp8-b200")},
+       for stack in ("te-2025", "te-2025-fp8")},
 }
 SOURCES = ("sc21", "korthikanti22", "megatron-h100", "megatron-bridge-25.09", "nemo-24.07")
 # Best cuts that a public planner (Python, exhaustive) reports for itself, with its step times in ms.
@@ -34,8 +34,8 @@ PEERS = [
 ]
 for peer in PEERS:
     peer.update(system="a100-80gb-sxm", seq="2048", cp="1", micro_batch="1", sequence_parallel="yes", precision="bf16",
-                schedule="interleaved", note="")
-PEER_STACKS = {"megatron-2022-sp": "schedule=1f1b|interleaved,tp-overlap=none,cp=1", "ours": "cp=1"}
+                schedule="interleaved", gradient_dtype="fp32", ep="1", note="")
+PEER_STACKS = {"megatron-unfused": "schedule=1f1b|interleaved,tp-overlap=none,cp=1", "ours": "cp=1"}
 
 PARTS = [("bubble_ms", "pipeline bubble"), ("exposed_tp_ms", "tp communication waited for"),
          ("exposed_cp_ms", "cp communication waited for"), ("exposed_dp_ms", "dp communication waited for"),
@@ -50,8 +50,7 @@ def plan(binary, folder, row, stack, knobs):
     command = [binary, "plan", "--json", "--top", "1", "--model", model_file(folder, row["model"]), "--system", row["system"],
                "--stack", stack, "--gpus", str(devices), "--global-batch", row["global_batch"], "--seq", row["seq"],
                "--precision", row["precision"], "--fix", knobs]
-    if stack in BF16_GRADIENTS:
-        command += ["--gradient-dtype", "bf16"]
+    command += ["--gradient-dtype", row["gradient_dtype"]]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if not done.stdout.strip() or done.returncode == 2:
         sys.exit(f"{row['name']}: {done.stderr.strip()}")
@@ -134,7 +133,7 @@ def main(words):
     if arguments.source not in (None, "public planner", *SOURCES):
         raise BadInput(f"--source: '{arguments.source}' is not one of {', '.join(SOURCES)}, public planner")
     rows = [r for r in read_table(arguments.rows, ("source", "note", "stack"), "a table of published steps")
-            if r["source"] in SOURCES and r["note"] != "layer" and r.get("split") != NOT_SCORED and arguments.source in (None, r["source"])]
+            if r["source"] in SOURCES and r["note"] != "layer" and split_of(r) in ("fitted", "left out") and arguments.source in (None, r["source"])]
     out = []
     with tempfile.TemporaryDirectory() as folder:
         for row in rows:

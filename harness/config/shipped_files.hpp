@@ -18,6 +18,9 @@ std::span<ShippedFile const> shipped_models();
 std::span<ShippedFile const> shipped_systems();
 std::span<ShippedFile const> shipped_stacks();
 
+/// How far off predictions were on published steps (CSV; results/accuracy/error_bands.csv).
+std::string_view shipped_error_bands();
+
 inline std::vector<std::string> names_of(std::span<ShippedFile const> files) {
   std::vector<std::string> names;
   for (ShippedFile const& file : files) names.emplace_back(file.name);

@@ -131,6 +131,9 @@ GemmProfile read_gemm(Section s) {
   g.small_tile_penalty = s.number("small_tile_penalty", 0, 0.9);
   g.launch_us = s.number("launch_us", 0, 1e4);
   g.memory_efficiency = s.share("memory_efficiency");
+  g.sustained = s.number_or("sustained", 1, 0.01, 1);
+  g.sustained_source = s.text_or("sustained_source", "");
+  if (g.sustained < 1 && g.sustained_source.empty()) s.fail("sustained_source", "missing (a text), as sustained is below 1");
   g.source = s.text("source");
   s.end();
   return g;
@@ -237,6 +240,7 @@ DeviceProfile read_device(Section s) {
   d.power_w = s.number_or("power_w", 0, 0, 1e5);
   d.cache_mb = s.number_or("cache_mb", d.cache_mb, 0, 1e5);
   if (s.has("attention")) d.attention = read_attention_profile(s.section("attention"));
+  d.warp_mma_share = s.number_or("warp_mma_share", 1, 0.01, 1);
   d.overlap_slowdown = s.number_or("overlap_slowdown", 0, 0, 100);
   if (s.has("excess")) {
     Section e = s.section("excess");
@@ -257,7 +261,6 @@ NetworkLevel read_level(Section s) {
   n.devices = s.integer("devices", 0, most_devices);
   n.bandwidth_gb_per_s = s.number("bandwidth_gb_per_s", 1e-6, 1e6);
   n.efficiency = s.share("efficiency");
-  n.pair_efficiency = s.number_or("pair_efficiency", 0, 0, 1);
   n.message_efficiency = s.number_or("message_efficiency", n.efficiency, 1e-6, 1);
   n.exchange_efficiency = s.number_or("exchange_efficiency", n.efficiency, 1e-6, 1);
   n.latency_us = s.number("latency_us", 0, 1e6);
@@ -306,10 +309,11 @@ void read_logits(Section& s, SoftwareStack& k) {
   if (dtype == "fp32") k.logits_bytes = k.loss_working_bytes = 4;
 }
 
-/// The share of the peak that a stack states, or a factor on what the device's kernels reach. Unfused attention has no
-/// kernels of the device's.
+/// The share of the peak that a stack states, or a factor on what the device's kernels reach. Unfused attention takes the
+/// time of its products.
 void read_attention_rate(Section& s, SoftwareStack& k) {
-  bool const stated = s.has("attention_efficiency") || k.attention == AttentionKind::unfused;
+  if (k.attention == AttentionKind::unfused) return;
+  bool const stated = s.has("attention_efficiency");
   if (stated) {
     k.attention_efficiency = s.share("attention_efficiency");
     k.attention_backward_efficiency = s.share("attention_backward_efficiency");
@@ -385,6 +389,7 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   k.source = s.text("source");
   k.attention = read_attention(s);
   read_attention_rate(s, k);
+  k.warp_mma = s.flag_or("warp_mma", false);
   k.own_kernels = s.flag_or("own_kernels", false);
   k.gemm_derate = s.number_or("gemm_derate", 1, 0.01, 2);
   if (s.has("linear_precision")) {
@@ -393,19 +398,19 @@ SoftwareStack parse_software_stack(std::string_view yaml, std::string_view name)
   }
   k.linear_cast_bytes = s.number_or("linear_cast_bytes", 0, 0, 100);
   k.elementwise_traffic = s.number_or("elementwise_traffic", 1, 0.01, 100);
+  k.norm_traffic = s.number_or("norm_traffic", 0, 0, 100);
   k.loss_traffic = s.number_or("loss_traffic", 1, 0.01, 100);
   k.dropout_traffic = s.number_or("dropout_traffic", 0, 0, 100);
   k.score_traffic = s.number_or("score_traffic", 0, 0, 100);
   k.gap_us = s.number_or("gap_us", 0, 0, 1e4);
   k.host_us = s.number_or("host_us", 0, 0, 1e5);
   k.host_awaits_messages = s.flag_or("host_awaits_messages", false);
-  k.crowded_host = s.number_or("crowded_host", 0, 0, 10);
   k.receives_ahead = s.flag_or("receives_ahead", false);
   k.collective_host_us = s.number_or("collective_host_us", 0, 0, 1e5);
   k.softmax_multiple = s.integer_or("softmax_multiple", 1, 1, 1024);
   k.unfused_softmax_launches = s.integer_or("unfused_softmax_launches", 0, 0, 100);
   k.step_ms = s.number_or("step_ms", 0, 0, 1e6);
-  k.tp_hidden = s.number_or("tp_hidden", 0, 0, 1);
+  k.tp_pieces = s.integer_or("tp_pieces", 1, 1, 1024);
   k.dp_overlap = s.flag_or("dp_overlap", false);
   k.gather_with_forward = s.flag_or("gather_with_forward", false);
   k.scatter_gather = s.flag_or("scatter_gather", false);

@@ -20,6 +20,8 @@ struct GemmProfile {
   double launch_us = 0;           ///< fixed time of a product
   double memory_efficiency = 0;   ///< of the memory bandwidth, where that limits
   std::string source;
+  double sustained = 1;  ///< share of this rate that hours of training keep up, at the clocks that the power allows
+  std::string sustained_source = {};
 };
 
 /// How the time of a fused attention kernel depends on the shape (simulate/attention_time.hpp); fitted to measured
@@ -78,6 +80,7 @@ struct DeviceProfile {
   double launch_us = 0;          ///< gap between two kernels of a stream
   std::int64_t processors = 0;   ///< SMs, or cores of a TPU
   double power_w = 0;            ///< at full load, 0: not given
+  double warp_mma_share = 1;     ///< of the attention rate here that kernels written for Ampere's instructions reach
   double overlap_slowdown = 0;   ///< of the time of compute beside communication, what the latter stands still
   StepExcess excess;
   double cache_mb = 0;  ///< last-level cache, MB = 1e6 bytes; 0: not given
@@ -92,7 +95,6 @@ struct NetworkLevel {
   std::int64_t devices = 0;         ///< in one domain of this level, 0: all there are
   double bandwidth_gb_per_s = 0;    ///< what the links carry by their data sheet
   double efficiency = 0;            ///< share of it that a large ring collective reaches
-  double pair_efficiency = 0;       ///< the same for groups with two devices in each domain inside, 0: as `efficiency`
   double message_efficiency = 0;    ///< share that one large message reaches
   double exchange_efficiency = 0;   ///< share that a large all-to-all reaches
   double start_us = 0;              ///< fixed time of a collective
@@ -129,11 +131,13 @@ struct SoftwareStack {
   double attention_factor = 1;               ///< rate of its fused attention over the device's
   double attention_efficiency = 0;           ///< of the dense peak, forward, in place of the device's; 0: not stated
   double attention_backward_efficiency = 0;  ///< of the dense peak, backward; stated where the other is
+  bool warp_mma = false;                     ///< its fused attention is written for Ampere's tensor instructions
   bool own_kernels = false;                  ///< runs the kernels whose times a calibrated profile holds
-  double gemm_derate = 1;                    ///< share of the tabled GEMM rate that a long run sustains (power, clocks)
+  double gemm_derate = 1;                    ///< rate of its own products over what the device sustains
   Dtype linear_precision = Dtype::f32;       ///< of linear layers where it is not the run's own; f32: the run's own
   double linear_cast_bytes = 0;  ///< bytes moved for each input element of a linear layer to bring it to that precision
   double elementwise_traffic = 1;     ///< memory traffic of its element-wise kernels over ours
+  double norm_traffic = 0;            ///< the same of its norms, 0: as of the others
   double loss_traffic = 1;            ///< memory traffic of its loss over ours (fp32 logits, unfused passes)
   double dropout_traffic = 0;         ///< bytes moved per element of a branch output and block input for dropout
   double score_traffic = 0;           ///< bytes moved per attention score, forward (unfused softmax, mask, dropout)
@@ -141,12 +145,11 @@ struct SoftwareStack {
   double host_us = 0;                 ///< time of the host to launch one of our operations; the device waits for it
   bool host_awaits_messages = false;  ///< the host loses its lead at each pipeline message
   bool receives_ahead = false;        ///< receives of interleaved stages are posted before compute gets to them
-  double crowded_host = 0;            ///< share by which launches take longer where a tensor group fills a node
   double collective_host_us = 0;      ///< time of the host to launch a tensor-parallel collective
   std::int64_t softmax_multiple = 1;  ///< the fused softmax takes only multiples of so many heads x samples
   std::int64_t unfused_softmax_launches = 0;  ///< our operations whose launches stand for the unfused softmax's
   double step_ms = 0;                         ///< fixed time of a step: data loading, gradient norm, logging
-  double tp_hidden = 0;                       ///< share of tensor-parallel communication hidden under its product
+  std::int64_t tp_pieces = 1;    ///< pieces of a product beside which its tensor-parallel collective runs (user buffers)
   bool dp_overlap = false;                    ///< gradients are reduced during backward, else after it
   bool gather_with_forward = false;           ///< updated weights are gathered during the first forward (ZeRO 1 and 2)
   bool scatter_gather = false;   ///< pipeline messages are cut over tp and gathered behind the stage border
@@ -166,6 +169,11 @@ struct SoftwareStack {
   double communicator_gb = 0;   ///< memory of each communicator of a rank
   double fragmentation = 0;     ///< share of activations and temporaries that the allocator holds beyond them
   double reserved_gb = 0;       ///< memory taken by all of that, where it is not told apart
+
+  /// The precision of linear layers, and so of most products, in a run of this precision.
+  Dtype precision_that_ran(Dtype run) const {
+    return run == Dtype::bf16 && linear_precision != Dtype::f32 ? linear_precision : run;
+  }
 };
 
 /// Reads and checks a profile. Throws InputError "file: key: problem" for what is missing, unknown or out of range.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/evaluate/error_band.hpp"
 #include "harness/evaluate/op_rates.hpp"
 #include "harness/program/analysis/count.hpp"
 #include "harness/report/text.hpp"
@@ -88,7 +89,9 @@ void set_prediction(ReportRow& row, Prediction const& p, MemoryFit const& memory
   for (Axis const a : enum_values<Axis>())
     if (totals.traffic[a].calls > 0) row.payload_bytes[lane_of(a)] = totals.traffic[a].payload_bytes;
   set_rates(row, totals);
-  set_utilization(row, model.system().peak_tflops_of(row.experiment.precision), "system profile");
+  Dtype const ran = model.stack().precision_that_ran(row.experiment.precision);
+  set_utilization(row, model.system().peak_tflops_of(ran), fmt::format("system profile, {}", to_string(ran)));
+  row.error_band_pct = error_band_pct(row.experiment, model.stack());
   set_memory(row, memory);
 }
 

@@ -49,6 +49,7 @@ ReportColumns traffic_columns();
 ReportColumns truth_columns();
 /// What the first step computed: group "truth" too, at the end of the file.
 ReportColumns first_step_columns();
+ReportColumns band_columns();
 ReportColumns plan_columns();
 
 }  // namespace shardbench

@@ -71,6 +71,7 @@ class Table {
     add(in_group("memory", memory_part_columns()));
     add(std::move(configuration_));
     add(in_group("truth", first_step_columns()));
+    add(in_group("truth", band_columns()));
   }
 
   ReportColumns columns;

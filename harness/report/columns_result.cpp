@@ -82,8 +82,8 @@ ReportColumns rate_columns() {
             "FLOPs that ran, recompute included / step / ranks.", "TFLOP/s"),
       shows("mfu_pct", &Row::mfu_pct, "model_tflops_per_rank / peak_tflops.", "%"),
       shows("hfu_pct", &Row::hfu_pct, "hardware_tflops_per_rank / peak_tflops.", "%"),
-      shows("peak_tflops", &Row::peak_tflops, "Dense peak of the device of a rank at this precision.", "TFLOP/s"),
-      shows("peak_source", &Row::peak_source, "Where the peak comes from."),
+      shows("peak_tflops", &Row::peak_tflops, "Dense peak of the device of a rank in the precision that ran (fp8 where a stack has its linear layers in it).", "TFLOP/s"),
+      shows("peak_source", &Row::peak_source, "Where the peak comes from, and of which precision a prediction takes it."),
       shows("flops_convention", &Row::flops_convention,
             "Whether causal attention is counted halved; recompute is never part of model FLOPs."),
   };
@@ -151,6 +151,13 @@ ReportColumns truth_columns() {
       shows("prediction_error_pct", &Row::prediction_error_pct,
             "100 * (predicted_step_ms - step_ms_p50) / step_ms_p50.", "%"),
   };
+}
+
+ReportColumns band_columns() {
+  return {shows("error_band_pct", &Row::error_band_pct,
+                "Predicted training steps: four of five published ones of the same stack, precision, kind of model and "
+                "scale were told within this, without their source's rows; empty: none was ever scored.",
+                "%")};
 }
 
 ReportColumns plan_columns() {

@@ -64,6 +64,7 @@ struct ReportRow {
 
   std::optional<double> loss, grad_norm;  ///< of the first step, from the initial weights
   std::optional<double> max_rel_error, predicted_step_ms, prediction_error_pct;
+  std::optional<double> error_band_pct;  ///< how far off such predictions were (evaluate/error_band.hpp)
 
   std::optional<double> training_days, device_hours, cost_usd, goodput_pct;  ///< of a whole run with failures
   std::optional<bool> pareto;                                                ///< nothing planned beats it in everything

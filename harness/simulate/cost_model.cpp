@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <string_view>
 
@@ -29,6 +30,31 @@ double dropped_elements(Op const& op) {
 
 bool is_attention(OpKind kind) { return kind == OpKind::attention_forward || kind == OpKind::attention_backward; }
 
+/// The product that an op's collective hands its result to, or whose result it takes, if the program has just the one:
+/// where it has several, the program itself runs them in pieces. Null where the op is no part of the program.
+Op const* product_of_collective(StepProgram const& program, Op const& op) {
+  std::less<> const before;
+  for (Segment const& segment : program.segments) {
+    Op const *const first = segment.ops.data(), *const end = first + segment.ops.size();
+    if (before(&op, first) || !before(&op, end)) continue;
+    bool const gathers = op.kind == OpKind::all_gather;
+    TensorId const id = gathers ? op.outputs[0].id : op.inputs[0].id;
+    Op const* found = nullptr;
+    auto const takes_part = [&](Op const& other) {
+      if (other.kind != OpKind::gemm) return false;
+      return gathers ? other.inputs[0].id == id || other.inputs[1].id == id : other.outputs[0].id == id;
+    };
+    Op const *from = gathers ? &op + 1 : first, *const to = gathers ? end : &op;
+    for (; from != to; ++from) {
+      if (!takes_part(*from)) continue;
+      if (found && from->label == found->label) return nullptr;
+      if (!found || !gathers) found = from;
+    }
+    return found;
+  }
+  return nullptr;
+}
+
 /// Below the smallest size measured a kernel's work shrinks with the size: its launch is no part of these times.
 double kernel_us(MeasuredTimes const& times, double size) {
   double const least = times.points.front().first;
@@ -47,17 +73,13 @@ CostModel::CostModel(SystemProfile system, SoftwareStack stack, RankLayout layou
   launch_us_ = system_.device.launch_us + stack_.gap_us;
 }
 
-Dtype CostModel::linear_precision(Dtype run) const {
-  return run == Dtype::bf16 && stack_.linear_precision != Dtype::f32 ? stack_.linear_precision : run;
-}
-
 double CostModel::product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes,
                              double cast_elements) const {
   auto const [found, is_new] = products_.try_emplace({static_cast<int>(precision), m, n, k, output_bytes}, 0);
   if (!is_new) return found->second;
   static_cast<void>(system_.peak_tflops_of(precision));
   double us = gemm_us(system_.device, precision, m, n, k, static_cast<double>(bytes_of(precision)), output_bytes) /
-              stack_.gemm_derate;
+              (stack_.gemm_derate * (stack_.own_kernels ? 1 : system_.device.gemm.at(precision).sustained));
   if (precision != run)
     us += stack_.linear_cast_bytes * cast_elements / (system_.device.memory_gb_per_s * bytes_per_us);
   return found->second = us;
@@ -67,7 +89,7 @@ double CostModel::gemm_ms(StepProgram const& program, Op const& op, bool adds) c
   auto const& s = std::get<GemmShape>(op.shape);
   double const out = static_cast<double>(bytes_of(program.tensors[op.outputs[0].id].dtype)) * (adds ? 2 : 1);
   // The head stays in the run's precision.
-  Dtype const precision = op.layer < 0 ? program.precision : linear_precision(program.precision);
+  Dtype const precision = op.layer < 0 ? program.precision : stack_.precision_that_ran(program.precision);
   double const m = static_cast<double>(s.m), n = static_cast<double>(s.n), k = static_cast<double>(s.k);
   // Activations are cast before each use, weights once a step. A weight gradient shares the casts of its operands with
   // the products that made and passed them.
@@ -89,7 +111,7 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
   // The groups run as one kernel whose tiles fill the device together: one product with all their rows. With few rows a
   // group memory decides, as every group's weights are read.
   OpCost const cost = op_cost(program, op, adds);
-  Dtype const precision = linear_precision(program.precision);
+  Dtype const precision = stack_.precision_that_ran(program.precision);
   double const n = static_cast<double>(s.n);
   double const together =
       s.weight_gradient
@@ -103,31 +125,39 @@ double CostModel::grouped_gemm_ms(StepProgram const& program, Op const& op, bool
 double CostModel::attention_ms(StepProgram const& program, Op const& op) const {
   auto const& s = std::get<AttentionOpShape>(op.shape);
   bool const forward = op.kind == OpKind::attention_forward;
+  if (stack_.attention == AttentionKind::unfused) return ms_per_us * unfused_attention_us(program, s, forward);
+  double const kernels_share = stack_.warp_mma ? system_.device.warp_mma_share : 1;
   if (stack_.attention_efficiency == 0)
-    return ms_per_us * attention_us(system_.device, program.precision, s, forward) / stack_.attention_factor;
-  double rate = system_.peak_tflops_of(program.precision) * 1e6 *
-                (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
+    return ms_per_us * attention_us(system_.device, program.precision, s, forward) /
+           (stack_.attention_factor * kernels_share);
+  double const rate = system_.peak_tflops_of(program.precision) * 1e6 * kernels_share *
+                      (forward ? stack_.attention_efficiency : stack_.attention_backward_efficiency);
   double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
-  if (stack_.attention == AttentionKind::flash) {
-    OpCost const cost = op_cost(program, op, false);
-    return ms_per_us * std::max(cost.flops / rate, cost.bytes / memory);
-  }
-  // Unfused: batched products over all pairs, and the scores pass through memory.
-  double const pairs = product(s.seq_q, s.seq_k) * product(s.batch, s.heads);
-  double const dims = static_cast<double>(s.head_dim + s.value_dim);
-  double const flops = (forward ? 2 : 4) * dims * pairs;
-  // Rows of heads that do not start at whole vectors of 16 bytes keep batched products off the tensor cores.
-  std::int64_t const vector = 16 / static_cast<std::int64_t>(bytes_of(program.precision));
-  if (auto const units = system_.device.peak_tflops.find(Dtype::f32);
-      s.head_dim % vector != 0 && units != system_.device.peak_tflops.end())
-    rate = std::min(rate, units->second * 1e6);
-  return ms_per_us * (flops / rate + stack_.score_traffic * pairs / memory + 4 * launch_us_);
+  OpCost const cost = op_cost(program, op, false);
+  return ms_per_us * std::max(cost.flops / rate, cost.bytes / memory);
+}
+
+double CostModel::unfused_attention_us(StepProgram const& program, AttentionOpShape const& s, bool forward) const {
+  // Batched products over all pairs; between them the scores pass through memory.
+  double const heads = product(s.batch, s.heads);
+  double const queries = static_cast<double>(s.seq_q), keys = static_cast<double>(s.seq_k);
+  double const dim = static_cast<double>(s.head_dim), value_dim = static_cast<double>(s.value_dim);
+  auto const batched = [&](double m, double n, double k) {
+    return launch_us_ + product_us(program.precision, program.precision, m * heads, n, k, 2, 0);
+  };
+  double const products = forward ? batched(queries, keys, dim) + batched(queries, value_dim, keys)
+                                  : batched(keys, value_dim, queries) + batched(queries, keys, value_dim) +
+                                        batched(queries, dim, keys) + batched(keys, dim, queries);
+  double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
+  return products + stack_.score_traffic * queries * keys * heads / memory;
 }
 
 double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool adds) const {
   OpCost const cost = op_cost(program, op, adds);
-  bool const loss = std::holds_alternative<CrossEntropyOpShape>(op.shape);
-  double const bytes = cost.bytes * (loss ? stack_.loss_traffic : stack_.elementwise_traffic) +
+  double traffic = stack_.elementwise_traffic;
+  if (std::holds_alternative<CrossEntropyOpShape>(op.shape)) traffic = stack_.loss_traffic;
+  if (stack_.norm_traffic > 0 && std::holds_alternative<NormShape>(op.shape)) traffic = stack_.norm_traffic;
+  double const bytes = cost.bytes * traffic +
                        stack_.dropout_traffic * dropped_elements(op);
   return ms_per_us * bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us);
 }
@@ -194,13 +224,20 @@ NetworkTime CostModel::network_time(StepProgram const& program, Op const& op) co
   auto const* shape = std::get_if<CollectiveShape>(&op.shape);
   if (shape && shape->busiest_count > 0) payload = shape->busiest_count * static_cast<double>(bytes_of(shape->dtype));
   if (group.axis == Axis::dp && shape && shape->dtype == Dtype::f32) payload *= stack_.gradient_bytes / 4;
-  NetworkTime time = network_time(op.kind, payload, group.members);
-  if (group.axis == Axis::tp) time.total_us *= 1 - stack_.tp_hidden;
-  return time;
+  return network_time(op.kind, payload, group.members);
 }
 
 double CostModel::collective_ms(StepProgram const& program, Op const& op) const {
-  return ms_per_us * network_time(program, op).total_us;
+  double const us = network_time(program, op).total_us;
+  bool const in_pieces = stack_.tp_pieces > 1 && program.groups[op.group].axis == Axis::tp;
+  return ms_per_us * (in_pieces ? beside_product_us(program, op, us) : us);
+}
+
+double CostModel::beside_product_us(StepProgram const& program, Op const& op, double us) const {
+  Op const* const product = product_of_collective(program, op);
+  if (!product) return us;
+  double const beside = gemm_ms(program, *product, false) / ms_per_us;
+  return std::max(0.0, us - beside) + std::min(us, beside) / static_cast<double>(stack_.tp_pieces);
 }
 
 double CostModel::transfer_ms(StepProgram const& program, Op const& op) const {
@@ -222,26 +259,19 @@ double CostModel::message_ms(std::int64_t from, std::int64_t to, double bytes,
   return ms_per_us * us;
 }
 
-double CostModel::host_factor(StepProgram const& program) const {
-  if (stack_.crowded_host == 0 || system_.network.empty()) return 1;
-  bool const full = std::ranges::any_of(program.groups, [&](Group const& group) {
-    return group.name == "tp" && static_cast<std::int64_t>(group.members.size()) == system_.network[0].devices;
-  });
-  return full ? 1 + stack_.crowded_host : 1;
-}
-
 double CostModel::issue_ms(StepProgram const& program, Op const& op) const {
   if (op.stream != StreamId::compute) {
     bool const tp = op.group >= 0 && program.groups[op.group].axis == Axis::tp;
-    return tp ? ms_per_us * stack_.collective_host_us * host_factor(program) : 0;
+    return tp ? ms_per_us * stack_.collective_host_us : 0;
   }
-  // An op of ours stands for several kernels of such a stack; states go by in a few.
-  if (op.kind == OpKind::adamw) return 0;
+  // An op of ours stands for several kernels of such a stack; states go by in a few, and copies of ours (gradients cast
+  // and added, weights rounded) are part of what such a stack launches anyway.
+  if (op.kind == OpKind::adamw || op.kind == OpKind::copy_block) return 0;
   double launches = 1;
   if (auto const* attention = std::get_if<AttentionOpShape>(&op.shape))
     if (attention->batch * attention->heads % stack_.softmax_multiple != 0)
       launches += static_cast<double>(stack_.unfused_softmax_launches);
-  return ms_per_us * stack_.host_us * launches * host_factor(program);
+  return ms_per_us * stack_.host_us * launches;
 }
 
 DurationModel::LinkUse CostModel::link_use(StepProgram const& program, Op const& op) const {

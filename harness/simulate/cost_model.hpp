@@ -55,12 +55,12 @@ class CostModel final : public DurationModel {
   double gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double grouped_gemm_ms(StepProgram const& program, Op const& op, bool adds) const;
   double attention_ms(StepProgram const& program, Op const& op) const;
+  double unfused_attention_us(StepProgram const& program, AttentionOpShape const& s, bool forward) const;
   double streaming_ms(StepProgram const& program, Op const& op, bool adds) const;
   double product_us(Dtype run, Dtype precision, double m, double n, double k, double output_bytes,
                     double cast_elements) const;
-  Dtype linear_precision(Dtype run) const;
-  /// How much longer the host takes to launch: the ranks of a tensor group that fills a node wait for the slowest.
-  double host_factor(StepProgram const& program) const;
+  /// What a tensor-parallel collective lasts beyond the product that it is cut into pieces with.
+  double beside_product_us(StepProgram const& program, Op const& op, double us) const;
   GroupLayout const& layout_of(std::vector<std::int64_t> const& members) const;
 
   SystemProfile system_;

@@ -17,8 +17,7 @@ constexpr double bytes_per_us = 1e3;  // of 1 GB/s
 double ring_gb_per_s(std::vector<NetworkLevel> const& network, GroupLayout const& group, std::size_t level) {
   double const links = level == 0 ? 1 : static_cast<double>(group.per_domain[level - 1]);
   NetworkLevel const& n = network[level];
-  double const efficiency = links == 2 && n.pair_efficiency > 0 ? n.pair_efficiency : n.efficiency;
-  return links * n.bandwidth_gb_per_s * efficiency / n.oversubscription;
+  return links * n.bandwidth_gb_per_s * n.efficiency / n.oversubscription;
 }
 
 bool crosses(GroupLayout const& group, std::size_t level) {

@@ -7,6 +7,7 @@
 #include "bench/shardbench/cli/outputs.hpp"
 #include "bench/shardbench/cli/report_page.hpp"
 #include "bench/shardbench/cli/trace_file.hpp"
+#include "harness/evaluate/error_band.hpp"
 #include "harness/evaluate/simulated_row.hpp"
 #include "harness/report/columns.hpp"
 #include "harness/report/text.hpp"
@@ -89,14 +90,17 @@ std::string framework_text(FrameworkBytes const& f) {
   return text;
 }
 
-void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memory, std::string const& change) {
+void print_result(ReportRow const& r, Prediction const& p, MemoryFit const& memory, CostModel const& model,
+                  std::string const& change) {
   Experiment const& e = r.experiment;
   fmt::print("{}: {} layers, seq {}, {} ranks = dp {} x tp {} x pp {} x cp {}, {} microbatches, {}\n", e.model_name,
              e.model.layers, e.seq, e.ranks, e.cut.dp, e.cut.tp, e.cut.pp, e.cut.cp, e.microbatches(),
              to_string(e.precision));
   fmt::print("on        {} ({}), stack {}; simulated\n", r.system, r.device, r.software_stack);
-  fmt::print("step      {:.2f} ms, {}, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g}\n", *r.step_ms_p50,
-             rate_text(r), *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops);
+  fmt::print("step      {:.2f} ms, {}, {:.4g} model TFLOP/s a rank ({}), MFU {:.1f}% of {:g} ({})\n", *r.step_ms_p50,
+             rate_text(r), *r.model_tflops_per_rank, r.flops_convention, *r.mfu_pct, *r.peak_tflops,
+             to_string(model.stack().precision_that_ran(e.precision)));
+  fmt::print("accuracy  {}\n", error_band_text(e, model.stack()));
   print_parts(r, p);
   print_reason(r);
   auto const& stages = p.result.stages;
@@ -154,7 +158,7 @@ int simulate_command(Arguments const& arguments) {
   if (arguments.has("json"))
     fmt::print("{}\n", to_json(std::span(&row, 1)));
   else
-    print_result(row, prediction, memory, change);
+    print_result(row, prediction, memory, model, change);
   return row.outcome == Outcome::passed ? 0 : 1;
 }
 

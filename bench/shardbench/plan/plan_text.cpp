@@ -7,6 +7,7 @@
 
 #include "bench/shardbench/plan/plan_flags.hpp"
 #include "bench/shardbench/plan/plan_rows.hpp"
+#include "harness/evaluate/error_band.hpp"
 #include "harness/planner/explain.hpp"
 #include "harness/report/text.hpp"
 
@@ -128,6 +129,7 @@ void print_best(PlanInput const& in, CountPlan const& plan, SoftwareStack const&
   fmt::print("\nbest      {}, {} microbatches; by {}\n", cut_text(best.experiment), best.experiment.microbatches(),
              to_string(in.objective));
   print_parts(best.prediction);
+  fmt::print("accuracy  {}\n", error_band_text(best.experiment, stack));
   if (result.best.size() > 1) {
     PlannedPoint const& next = result.best[1];
     fmt::print("next      {}: {:+.1f} ms, {:+.1f} GB{}\n", cut_text(next.experiment), next.step_ms - best.step_ms,

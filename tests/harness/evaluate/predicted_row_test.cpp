@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "harness/evaluate/error_band.hpp"
 #include "harness/evaluate/simulated_row.hpp"
 #include "harness/program/passes/lower.hpp"
 #include "tests/harness/exec/small_models.hpp"
@@ -70,6 +71,39 @@ TEST(MemoryVerdict, AStepThatDoesNotFitFailsAndNamesWhatIsLarge) {
   EXPECT_DOUBLE_EQ(*row.memory_peak_bytes, 100e9);
 }
 
+// Linear layers in fp8 are measured against the fp8 peak, twice that of bf16 on H100.
+TEST(Utilization, IsOfThePrecisionThatRan) {
+  auto const row_of = [](char const* stack) {
+    ReportRow row;
+    row.experiment = small_experiment(small_llama(2), cut(1, 1, 1));
+    row.experiment.precision = Dtype::bf16;
+    Prediction p;
+    p.step_ms = 10;
+    StepTotals totals;
+    totals.model_flops = 1e13;
+    set_prediction(row, p, MemoryFit{}, CostModel(load_system("h100-sxm"), load_stack(stack)), totals);
+    return row;
+  };
+  ReportRow const bf16 = row_of("te-2025"), fp8 = row_of("te-2025-fp8");
+  EXPECT_NEAR(*bf16.mfu_pct, 100 * 1000 / 989.4, 1e-9);
+  EXPECT_NEAR(*fp8.mfu_pct, 100 * 1000 / 1978.9, 1e-9);
+  EXPECT_EQ(bf16.peak_source, "system profile, bf16");
+  EXPECT_EQ(fp8.peak_source, "system profile, fp8");
+}
+
+TEST(ErrorBand, IsThatOfStackPrecisionKindAndScale) {
+  std::string_view const table =
+      "stack,precision,kind,devices_from,devices_to,rows,band_pct\na,bf16,dense,1,8,12,4.5\na,bf16,dense,9,64,7,6\n"
+      "a,bf16,experts,1,8,5,20\nb,fp8,dense,1,8,5,3\n";
+  EXPECT_EQ(error_band_pct(table, "a", "bf16", "dense", 8), 4.5);
+  EXPECT_EQ(error_band_pct(table, "a", "bf16", "dense", 9), 6);
+  EXPECT_EQ(error_band_pct(table, "a", "bf16", "experts", 1), 20);
+  EXPECT_EQ(error_band_pct(table, "b", "fp8", "dense", 4), 3);
+  EXPECT_EQ(error_band_pct(table, "a", "bf16", "dense", 65), std::nullopt);
+  EXPECT_EQ(error_band_pct(table, "a", "fp8", "dense", 8), std::nullopt);
+  EXPECT_EQ(error_band_pct("", "a", "bf16", "dense", 8), std::nullopt);
+}
+
 TEST(MemoryVerdict, AStepThatJustFitsPasses) {
   MemoryFit m;
   m.needed_bytes = m.capacity_bytes = 80e9;
@@ -94,7 +128,7 @@ TEST(LowerOnce, AForetoldStepLowersAndPlansOnceAStage) {
   Experiment const e = small_experiment(small_llama(4), cut(2, 2, 4));
   EXPECT_EQ(work_of(e, "ours"), (std::pair<std::int64_t, std::int64_t>{4, 4}));
   // This stack runs programs of its own, which are made of those that were lowered.
-  EXPECT_EQ(work_of(e, "megatron-2022-sp"), (std::pair<std::int64_t, std::int64_t>{4, 4}));
+  EXPECT_EQ(work_of(e, "megatron-unfused"), (std::pair<std::int64_t, std::int64_t>{4, 4}));
 }
 
 TEST(LowerOnce, ACountedStepPlansOnceAStage) {

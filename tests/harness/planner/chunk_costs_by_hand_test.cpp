@@ -142,10 +142,10 @@ TEST(ChunkCostsByHand, WeightsAreGatheredFirstWhereTheStackDoesAndShardsAreKept)
 
 // 8 layers over 2 stages of 2 chunks, round robin; embedding in front, head at the end.
 TEST(ChunkCostsByHand, PartsOfAnInterleavedPipeline) {
-  ModelConfig m;
-  m.layers = 8;
+  Experiment e;
+  e.model.layers = 8;
   auto const parts =
-      model_parts(m, PipelineSchedule{.kind = ScheduleKind::interleaved, .stages = 2, .chunks = 2, .order = {}});
+      model_parts(e, PipelineSchedule{.kind = ScheduleKind::interleaved, .stages = 2, .chunks = 2, .order = {}});
   ASSERT_EQ(parts.size(), 4u);
   for (ModelPart const& part : parts) EXPECT_EQ(part.layers, std::vector<std::int64_t>{2});
   EXPECT_TRUE(parts[0].embedding && !parts[0].head);
@@ -155,13 +155,14 @@ TEST(ChunkCostsByHand, PartsOfAnInterleavedPipeline) {
 }
 
 TEST(ChunkCostsByHand, LayersOfTwoKindsAreCountedApart) {
-  ModelConfig m;
+  Experiment e;
+  ModelConfig& m = e.model;
   m.layers = 7;
   EXPECT_EQ(layers_by_kind(m, 1, 3), std::vector<std::int64_t>{3});
   m.moe.emplace().first_dense_layers = 3;
   EXPECT_EQ(layers_by_kind(m, 0, 7), (std::vector<std::int64_t>{3, 4}));
   EXPECT_EQ(layers_by_kind(m, 2, 3), (std::vector<std::int64_t>{1, 2}));
-  auto const parts = model_parts(m, PipelineSchedule{.kind = ScheduleKind::one_f_one_b, .stages = 2, .order = {}});
+  auto const parts = model_parts(e, PipelineSchedule{.kind = ScheduleKind::one_f_one_b, .stages = 2, .order = {}});
   EXPECT_EQ(parts[0].last_kind + parts[1].last_kind, parts[0].layers[1] > 0 ? 2u : 1u);
   EXPECT_EQ(parts[1].last_kind, 1u);
 }

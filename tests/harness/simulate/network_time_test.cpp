@@ -43,14 +43,6 @@ TEST(NetworkTime, MembersOfANodeBringTheirLinksTogether) {
   EXPECT_NEAR(microseconds(n, range(8), OpKind::reduce_scatter, 1e9), 7 / 8.0 * 1e6 / 300, 1e-6);
 }
 
-TEST(NetworkTime, GroupsOfTwoInANodeMayReachLess) {
-  std::vector<NetworkLevel> n{level(8, 300), level(0, 25)};
-  n[1].pair_efficiency = 0.25;
-  EXPECT_NEAR(microseconds(n, range(4, 4), OpKind::reduce_scatter, 1e9), 3 / 4.0 * 1e6 / (2 * 25 * 0.25), 1e-6);
-  EXPECT_NEAR(microseconds(n, range(4, 8), OpKind::reduce_scatter, 1e9), 3 / 4.0 * 1e6 / 25, 1e-6);
-  EXPECT_NEAR(microseconds(n, range(8, 2), OpKind::reduce_scatter, 1e9), 7 / 8.0 * 1e6 / 100, 1e-6);
-}
-
 // Case A05: half the bandwidth takes longer, and with nothing but bandwidth, twice as long.
 TEST(NetworkTime, HalvingTheBandwidthDoublesTheTime) {
   for (OpKind const kind : {OpKind::all_reduce, OpKind::all_gather, OpKind::reduce_scatter, OpKind::all_to_all})
