@@ -28,7 +28,7 @@ device:
   kernels: [{operation: add, ranks: 1, points: [[1000, 3.5], [2000, 4.5]]}]
   products: [{transpose_a: true, samples: [[3, 5, 7, 11.5]]}]
 network:
-  - {name: inner, devices: 4, bandwidth_gb_per_s: 301, efficiency: 0.31, pair_efficiency: 0.32, message_efficiency: 0.33, exchange_efficiency: 0.34, latency_us: 3.5, start_us: 3.6, tree_us: 3.7, tree_pair_passes: 1.5, ramp_us: 3.8, in_switch: true, in_switch_efficiency: 0.35, in_switch_start_us: 3.9, oversubscription: 1.25, source: c, measured: [{operation: all_reduce, ranks: 3, points: [[10, 20.5]]}]}
+  - {name: inner, devices: 4, bandwidth_gb_per_s: 301, efficiency: 0.31, message_efficiency: 0.33, exchange_efficiency: 0.34, latency_us: 3.5, start_us: 3.6, tree_us: 3.7, tree_pair_passes: 1.5, ramp_us: 3.8, in_switch: true, in_switch_efficiency: 0.35, in_switch_start_us: 3.9, oversubscription: 1.25, source: c, measured: [{operation: all_reduce, ranks: 3, points: [[10, 20.5]]}]}
   - {name: outer, devices: 0, bandwidth_gb_per_s: 41, efficiency: 0.41, latency_us: 4.5, start_us: 4.6, tree_us: 4.7, ramp_us: 4.8, source: d}
 price_per_device_hour: 2.75
 mtbf_device_hours: 50001
@@ -38,7 +38,7 @@ sources: [e, f]
 std::string const stack_text = R"(name: all-different
 description: every number is another
 source: a
-attention: unfused
+attention: flash
 attention_efficiency: 0.11
 attention_backward_efficiency: 0.12
 own_kernels: true
@@ -46,19 +46,19 @@ gemm_derate: 0.13
 linear_precision: fp8
 linear_cast_bytes: 14
 elementwise_traffic: 1.5
+norm_traffic: 1.7
 loss_traffic: 1.6
 dropout_traffic: 17
 score_traffic: 18
 gap_us: 19
 host_us: 20
 host_awaits_messages: true
-crowded_host: 0.21
 receives_ahead: true
 collective_host_us: 22
 softmax_multiple: 23
 unfused_softmax_launches: 24
 step_ms: 25
-tp_hidden: 0.26
+tp_pieces: 4
 dp_overlap: true
 gather_with_forward: true
 scatter_gather: true
@@ -119,7 +119,6 @@ TEST(ProfileFields, OfANetwork) {
   EXPECT_EQ(n.devices, 4);
   EXPECT_EQ(n.bandwidth_gb_per_s, 301);
   EXPECT_EQ(n.efficiency, 0.31);
-  EXPECT_EQ(n.pair_efficiency, 0.32);
   EXPECT_EQ(n.message_efficiency, 0.33);
   EXPECT_EQ(n.exchange_efficiency, 0.34);
   EXPECT_EQ(n.latency_us, 3.5);
@@ -135,7 +134,6 @@ TEST(ProfileFields, OfANetwork) {
   EXPECT_EQ(n.measured[0].ranks, 3);
   EXPECT_EQ(n.measured[0].points[0], (std::pair<double, double>{10, 20.5}));
   // What may be left out.
-  EXPECT_EQ(o.pair_efficiency, 0);
   EXPECT_EQ(o.message_efficiency, 0.41);
   EXPECT_EQ(o.exchange_efficiency, 0.41);
   EXPECT_EQ(o.tree_pair_passes, 1);
@@ -146,7 +144,7 @@ TEST(ProfileFields, OfANetwork) {
 
 TEST(ProfileFields, OfAStack) {
   SoftwareStack const k = parse_software_stack(stack_text, "k");
-  EXPECT_EQ(k.attention, AttentionKind::unfused);
+  EXPECT_EQ(k.attention, AttentionKind::flash);
   EXPECT_EQ(k.attention_efficiency, 0.11);
   EXPECT_EQ(k.attention_backward_efficiency, 0.12);
   EXPECT_EQ(k.gemm_derate, 0.13);
@@ -158,12 +156,12 @@ TEST(ProfileFields, OfAStack) {
   EXPECT_EQ(k.score_traffic, 18);
   EXPECT_EQ(k.gap_us, 19);
   EXPECT_EQ(k.host_us, 20);
-  EXPECT_EQ(k.crowded_host, 0.21);
   EXPECT_EQ(k.collective_host_us, 22);
   EXPECT_EQ(k.softmax_multiple, 23);
   EXPECT_EQ(k.unfused_softmax_launches, 24);
   EXPECT_EQ(k.step_ms, 25);
-  EXPECT_EQ(k.tp_hidden, 0.26);
+  EXPECT_EQ(k.tp_pieces, 4);
+  EXPECT_EQ(k.norm_traffic, 1.7);
   EXPECT_EQ(k.gradient_bytes, 2.5);
   EXPECT_EQ(k.compute_slowdown, 0.28);
   EXPECT_EQ(k.saved_mask_bytes, 2.9);
@@ -180,12 +178,15 @@ TEST(ProfileFields, WhatAStackMayLeaveOut) {
       "attention_backward_efficiency: 0.4}",
       "k");
   EXPECT_EQ(k.attention, AttentionKind::flash);
+  EXPECT_EQ(k.attention_efficiency, 0.5);
+  EXPECT_EQ(k.attention_backward_efficiency, 0.4);
+  EXPECT_EQ(k.tp_pieces, 1);
   EXPECT_EQ(k.linear_precision, Dtype::f32);
   for (double const one : {k.gemm_derate, k.elementwise_traffic, k.loss_traffic}) EXPECT_EQ(one, 1);
   EXPECT_EQ(k.softmax_multiple, 1);
   EXPECT_EQ(k.gradient_bytes, 4);
   for (double const none : {k.linear_cast_bytes, k.dropout_traffic, k.score_traffic, k.gap_us, k.host_us,
-                            k.crowded_host, k.collective_host_us, k.step_ms, k.tp_hidden, k.compute_slowdown,
+                            k.collective_host_us, k.step_ms, k.norm_traffic, k.compute_slowdown,
                             k.saved_mask_bytes, k.saved_score_bytes, k.reserved_gb})
     EXPECT_EQ(none, 0);
   EXPECT_EQ(k.unfused_softmax_launches, 0);
@@ -231,7 +232,6 @@ TEST(ProfileFields, RangesOfASystem) {
                           {"max_efficiency", "1e-06", "1"},
                           {"bandwidth_gb_per_s", "1e-06", "1000000"},
                           {"efficiency", "1e-06", "1"},
-                          {"pair_efficiency", "0", "1"},
                           {"message_efficiency", "1e-06", "1"},
                           {"exchange_efficiency", "1e-06", "1"},
                           {"latency_us", "0", "1000000"},
@@ -266,10 +266,9 @@ TEST(ProfileFields, RangesOfAStack) {
                           {"score_traffic", "0", "100"},
                           {"gap_us", "0", "10000"},
                           {"host_us", "0", "100000"},
-                          {"crowded_host", "0", "10"},
                           {"collective_host_us", "0", "100000"},
                           {"step_ms", "0", "1000000"},
-                          {"tp_hidden", "0", "1"},
+                          {"norm_traffic", "0", "100"},
                           {"gradient_bytes", "1", "8"},
                           {"compute_slowdown", "0", "2"},
                           {"saved_mask_bytes", "0", "4"},

@@ -73,15 +73,6 @@ TEST(NetworkByHand, RingOfOneRankADomain) {
               std::sqrt(17 * wire), Algorithm::ring);
 }
 
-TEST(NetworkByHand, PairsInADomainHaveAnEfficiencyOfTheirOwn) {
-  auto n = two_levels();
-  n[1].pair_efficiency = 0.45;  // 2 links of 20 * 0.45 / 2: 9 GB/s
-  double const wire = 3.0 / 4 * 2.4e6 / 9e3;
-  // Once round 2 domains of 2: 2 steps of 2 us inside, one of 11 between.
-  expect_time(collective_us(n, first(4, 2), OpKind::all_gather, 2.4e6), 13 + 2 * 2 + 11, wire, std::sqrt(17 * wire),
-              Algorithm::ring);
-}
-
 // Between 4 domains a tree is 2 doublings deep and carries the buffer twice over 36 GB/s; rings inside take
 // 2 * 3/4 of it at 80.
 TEST(NetworkByHand, TreeBetweenDomains) {
