@@ -258,8 +258,18 @@ def tests_text():
     return digest.hexdigest()[:12]
 
 
+class OneLineParser(argparse.ArgumentParser):
+    def error(self, message):
+        sys.exit(refused(f"mutate.sh: {message} (--help)"))
+
+
+def refused(line):
+    print(line, file=sys.stderr)
+    return 2
+
+
 def parse(words):
-    parser = argparse.ArgumentParser(prog="mutate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(prog="mutate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="what is drawn; another seed draws others")
     parser.add_argument("--count", type=int, default=200, help="how many are drawn")
     parser.add_argument("--files", nargs="+", default=[], metavar="GLOB", help="only of these sources, e.g. 'harness/planner/*'")
@@ -269,6 +279,7 @@ def parse(words):
     parser.add_argument("--near", action="store_true", help="only the tests of the file's own module: a quick look")
     parser.add_argument("--list", action="store_true", help="print what would be drawn, and end")
     parser.add_argument("--out", default=os.path.join(ROOT, "results", "mutation.md"), help="where the report goes")
+    parser.add_argument("--parse-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     if options.count < 1 or options.jobs < 1:
         parser.error("--count and --jobs: at least 1")
@@ -277,6 +288,8 @@ def parse(words):
 
 def main():
     options = parse(sys.argv[1:])
+    if options.parse_only:
+        return
     drawn = mutants.draw(ROOT, options.seed, options.count, options.files)
     if not drawn:
         sys.exit("mutate.sh: --files: no source of harness/ or kernels/ that is compiled without CUDA matches")

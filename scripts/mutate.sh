@@ -13,5 +13,6 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+python3 scripts/mutate.py --parse-only "${words[@]}"  # what is wrong with the arguments is said before anything is built
 BUILD_DIR=$build scripts/build.sh -DSHARDBENCH_TESTS=ON >&2
 exec nice python3 scripts/mutate.py "${words[@]}"

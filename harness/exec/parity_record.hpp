@@ -21,7 +21,7 @@ struct ParityReference {
     if (runner) runner->initialize(experiment.seed);
     if (!runner || experiment.precision == Dtype::f32 || experiment.phase != PhaseKind::train) return;
     Experiment wide = experiment;
-    wide.precision = Dtype::f32;
+    wide.precision = wide.gradient_dtype = Dtype::f32;
     exact.emplace(lower_unsharded(wide), device, *self);
     exact->initialize(experiment.seed);
   }

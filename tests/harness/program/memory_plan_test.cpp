@@ -112,7 +112,7 @@ TEST(MemoryPlan, ThePeakIsTheMostThatIsHeldAtAnOp) {
         std::int64_t const most = most_held(p, replay, plan);
         // An op that only some microbatches run is taken to run in each, which matters where passes are split.
         EXPECT_GE(plan.activation_peak_bytes, most);
-        EXPECT_LE(plan.activation_peak_bytes, schedule == ScheduleKind::zb_h1 ? most + most / 30 : most);
+        EXPECT_LE(plan.activation_peak_bytes, schedule == ScheduleKind::zb_h1 ? most + most / 15 : most);
       }
     }
 }
