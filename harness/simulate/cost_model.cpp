@@ -145,9 +145,15 @@ double CostModel::unfused_attention_us(StepProgram const& program, AttentionOpSh
   auto const batched = [&](double m, double n, double k) {
     return launch_us_ + product_us(program.precision, program.precision, m * heads, n, k, 2, 0);
   };
-  double const products = forward ? batched(queries, keys, dim) + batched(queries, value_dim, keys)
-                                  : batched(keys, value_dim, queries) + batched(queries, keys, value_dim) +
-                                        batched(queries, dim, keys) + batched(keys, dim, queries);
+  double products = forward ? batched(queries, keys, dim) + batched(queries, value_dim, keys)
+                            : batched(keys, value_dim, queries) + batched(queries, keys, value_dim) +
+                                  batched(queries, dim, keys) + batched(keys, dim, queries);
+  // Rows of heads that do not start at whole vectors of 16 bytes keep batched products off the tensor cores.
+  std::int64_t const vector = 16 / static_cast<std::int64_t>(bytes_of(program.precision));
+  if (auto const units = system_.device.peak_tflops.find(Dtype::f32);
+      s.head_dim % vector != 0 && units != system_.device.peak_tflops.end())
+    products =
+        std::max(products, (forward ? 2 : 4) * (dim + value_dim) * queries * keys * heads / (units->second * 1e6));
   double const memory = system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us;
   return products + stack_.score_traffic * queries * keys * heads / memory;
 }
@@ -157,8 +163,7 @@ double CostModel::streaming_ms(StepProgram const& program, Op const& op, bool ad
   double traffic = stack_.elementwise_traffic;
   if (std::holds_alternative<CrossEntropyOpShape>(op.shape)) traffic = stack_.loss_traffic;
   if (stack_.norm_traffic > 0 && std::holds_alternative<NormShape>(op.shape)) traffic = stack_.norm_traffic;
-  double const bytes = cost.bytes * traffic +
-                       stack_.dropout_traffic * dropped_elements(op);
+  double const bytes = cost.bytes * traffic + stack_.dropout_traffic * dropped_elements(op);
   return ms_per_us * bytes / (system_.device.memory_gb_per_s * system_.device.memory_efficiency * bytes_per_us);
 }
 

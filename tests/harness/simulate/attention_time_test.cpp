@@ -119,7 +119,7 @@ double attention_ms(std::int64_t head_dim, SystemProfile const& system, Software
 // Unfused products over heads of 108 elements, no whole vectors of 16 bytes, run on the vector units.
 TEST(AttentionTime, UnalignedHeadsOfUnfusedAttentionLoseTheTensorCores) {
   SystemProfile const a100 = load_system("a100-80gb-sxm");
-  SoftwareStack const unfused = load_stack("megatron-2021");
+  SoftwareStack const unfused = load_stack("megatron-fused-softmax");
   EXPECT_GT(attention_ms(108, a100, unfused), 1.5 * attention_ms(112, a100, unfused));
 }
 
