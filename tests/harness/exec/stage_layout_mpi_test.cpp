@@ -33,12 +33,11 @@ TEST(StageLayout, FewerLayersAtTheEnds) {
   p = pipeline(ScheduleKind::interleaved, 2);
   p.last_stage_layers = 2;
   expect_parity(small_experiment(small_gpt(6), p), 1);
-  p = pipeline(ScheduleKind::dualpipe);
+  // Two stages of dualpipe need four microbatches: at most two copies of the batch of eight.
+  std::int64_t const dp = std::min<std::int64_t>(ranks() / 2, 2);
+  p = cut(dp, ranks() / 2 / dp, 2, ScheduleKind::dualpipe);
   p.first_stage_layers = 1;
-  Experiment e = small_experiment(small_gpt(4), p);
-  e.global_batch = std::max(e.global_batch, 4 * e.cut.dp * e.micro_batch);  // what two stages of it need
-  resolve(e);
-  expect_parity(e, 1);
+  expect_parity(small_experiment(small_gpt(4), p), 1);
 }
 
 TEST(StageLayout, APieceWithNothingHandsOnWhatItIsGiven) {
