@@ -41,9 +41,9 @@ std::optional<Experiment> experiment_of(Json const& flags, Arguments const& argu
   if (!model) return std::nullopt;
   Experiment e;
   try {
-    for (auto const& [flag, text] : flags.items())
-      if (std::ranges::none_of(arguments.fields, [&](auto const& f) { return f.first == flag; }))
-        set_field(e, flag, text.get<std::string>());
+    for (auto const& printed : flags.items())
+      if (std::ranges::none_of(arguments.fields, [&](auto const& f) { return f.first == printed.key(); }))
+        set_field(e, printed.key(), printed.value().get<std::string>());
     for (auto const& [flag, text] : arguments.fields) set_field(e, flag, text);
     resolve(e);
   } catch (InputError const& problem) {
