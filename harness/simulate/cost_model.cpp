@@ -66,7 +66,8 @@ double kernel_us(MeasuredTimes const& times, double size) {
 CostModel::CostModel(SystemProfile system, SoftwareStack stack, RankLayout layout)
     : system_(std::move(system)), stack_(std::move(stack)), layout_(std::move(layout)) {
   if (stack_.linear_precision != Dtype::f32) static_cast<void>(system_.peak_tflops_of(stack_.linear_precision));
-  if (stack_.attention_efficiency == 0 && system_.device.attention.kernels.empty())
+  if (stack_.attention == AttentionKind::flash && stack_.attention_efficiency == 0 &&
+      system_.device.attention.kernels.empty())
     throw InputError(fmt::format(
         "system {} has no attention section, and stack {} states no attention_efficiency: one of them is needed",
         system_.name, stack_.name));

@@ -133,6 +133,7 @@ TEST(AttentionTime, AStackStatesAFactorOrAShareOrTheDeviceHasToKnow) {
   EXPECT_DOUBLE_EQ(attention_ms(64, system, stack), 2 * device);
   system.device.attention = {};
   EXPECT_THROW(CostModel(system, stack), InputError);
+  EXPECT_NO_THROW(CostModel(system, load_stack("megatron-unfused")));  // which takes the time of its products
   stack.attention_efficiency = stack.attention_backward_efficiency = 0.5;
   EXPECT_GT(attention_ms(64, system, stack), 0);
 }
