@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands of scripts/quickstart.sh, word for word but for shorter sequences and fewer iterations, give whole rows that pass."""
+"""The commands of scripts/quickstart.sh, word for word but for a small GPT-2, shorter sequences and fewer iterations, give whole rows that pass."""
 import os
 import re
 import shlex
@@ -22,6 +22,8 @@ class Quickstart(CliTest):
         commands = list(self.commands())
         self.assertEqual([words[0] for words in commands], ["run", "sweep", "sweep"])
         for words in commands:
+            self.assertEqual(words[words.index("--model") + 1], "gpt2")
+            words[words.index("--model") + 1] = self.tiny
             words[words.index("--seq") + 1] = "16"
             if "--max-seconds" in words:
                 at = words.index("--max-seconds")
