@@ -145,7 +145,7 @@ void run_first_step(Stepper& stepper, Runner& runner, Experiment const& e, Agree
     if (e.phase != PhaseKind::train) return;
     out.grad_norm = gradient_norm(runner, world);
     // Every tensor-parallel rank of the last stage has the whole loss of its samples; one of them speaks.
-    double const mine = p.coordinate[Axis::tp] == 0 ? runner.local_loss() : 0;
+    double const mine = p.coordinate[Axis::tp] == 0 ? local_loss(runner) : 0;
     double const loss = agree.sum(mine);
     if (agree.maximum(p.loss == no_tensor ? 0 : 1) > 0) out.loss = loss;
   });

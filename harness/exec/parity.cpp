@@ -201,8 +201,8 @@ void compare_loss(Comparison& comparison, Runner& sharded, Runner* whole, Parity
   StepProgram const& p = sharded.program();
   bool const speaks = p.coordinate[Axis::tp] == 0;
   Agreement& ranks = comparison.record().ranks();
-  report.loss = ranks.sum(speaks ? sharded.local_loss() : 0);
-  report.reference_loss = ranks.from_first(whole ? whole->local_loss() : 0);
+  report.loss = ranks.sum(speaks ? local_loss(sharded) : 0);
+  report.reference_loss = ranks.from_first(whole ? local_loss(*whole) : 0);
   if (p.loss == no_tensor) return;
   double const error = std::abs(report.loss - report.reference_loss) / std::abs(report.reference_loss);
   report.loss_error = std::max(report.loss_error, std::isfinite(error) ? error : HUGE_VAL);

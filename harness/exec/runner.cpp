@@ -120,23 +120,20 @@ void Runner::issue(Op const& op, Run const& run, std::int64_t step) {
   bool const adds = run.adds(op);
   // Every pass over the data drops other elements.
   StepPlace const place{step, seed_ + 0x9e3779b97f4a7c15ull * passes_};
-  auto const launch = [&] {
-    if (op.kind == OpKind::fetch_counts)
-      fetch_counts(op, run, operands, stream);
-    else
-      launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, place, counts_of(op, run));
-  };
-  if (!timeline_) {
-    launch();
-    if (watch_) watch_(op, run.microbatch);
-    return;
+  std::size_t span = 0;
+  if (timeline_) {
+    trace_push(Lane::compute, program_.labels[op.label].name.c_str(), op_cost(program_, op, adds).flops);
+    span = timeline_->open(Lane::compute, number_of(op.label), run.microbatch, stream);
   }
-  OpLabel const& label = program_.labels[op.label];
-  trace_push(Lane::compute, label.name.c_str(), op_cost(program_, op, adds).flops);
-  std::size_t const span = timeline_->open(Lane::compute, number_of(op.label), run.microbatch, stream);
-  launch();
-  timeline_->close(span, stream);
-  trace_pop();
+  if (op.kind == OpKind::fetch_counts)
+    fetch_counts(op, run, operands, stream);
+  else
+    launch_compute(device_.kernels(), stream, op, operands, adds, options_.optimizer, place, counts_of(op, run));
+  if (timeline_) {
+    timeline_->close(span, stream);
+    trace_pop();
+  }
+  if (watch_) watch_(op, run.microbatch);
 }
 
 void Runner::fetch_counts(Op const& op, Run const& run, Operands const& operands, Stream& stream) {
@@ -183,7 +180,7 @@ void Runner::communicate(Op const& op, Run const& run) {
   call.group = op.group;
   call.order = mine.made++;
   call.lane = lane_of(group.axis);
-  call.label = op.label.valid() ? number_of(op.label) : transfer_label();
+  call.label = op.label.valid() ? number_of(op.label) : static_cast<std::uint32_t>(program_.labels.size());
   call.name = op.label.valid() ? std::string_view(program_.labels[op.label].name) : to_string(op.kind);
   call.microbatch = run.microbatch;
   call.timeline = timeline_;
@@ -220,10 +217,10 @@ void Runner::write(TensorId id, std::span<float const> values, std::int32_t micr
   put<Bf16>(id, raw, microbatch);
 }
 
-double Runner::local_loss() {
-  bool const head = std::ranges::any_of(program_.chunks, &Chunk::has_head);
-  if (program_.loss == no_tensor || !head) return 0;
-  return read(program_.loss).front();
+double local_loss(Runner& runner) {
+  StepProgram const& p = runner.program();
+  bool const head = std::ranges::any_of(p.chunks, &Chunk::has_head);
+  return p.loss == no_tensor || !head ? 0 : runner.read(p.loss).front();
 }
 
 EnumArray<Axis, Traffic> Runner::traffic() const {

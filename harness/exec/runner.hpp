@@ -81,9 +81,6 @@ class Runner {
   void set_prompt(std::uint64_t seed);
   /// Values of an integer tensor (token ids).
   std::vector<std::int32_t> read_tokens(TensorId id, std::int32_t microbatch = 0);
-  /// This rank's part of the loss of the last step (0 on ranks without the head).
-  double local_loss();
-
   LoweredStage const& stage() const { return stage_; }
   StepProgram const& program() const { return program_; }
   Device& device() { return device_; }
@@ -91,8 +88,6 @@ class Runner {
   EnumArray<Axis, Traffic> traffic() const;
   /// Spans that only await a message carry labels from here on.
   static constexpr std::uint32_t wait_label = 0x80000000u;
-  /// Label of the pipeline transfer spans.
-  std::uint32_t transfer_label() const { return static_cast<std::uint32_t>(program_.labels.size()); }
 
  private:
   /// What talks to the ranks of a group; nothing where this rank is alone or outside.
@@ -157,5 +152,8 @@ class Runner {
   std::unique_ptr<Graph> graph_;
   std::uint64_t seed_ = 0, passes_ = 0;  ///< passes over the data since initialize
 };
+
+/// This rank's part of the loss of the last step (0 on ranks without the head).
+double local_loss(Runner& runner);
 
 }  // namespace shardbench

@@ -21,7 +21,7 @@ struct Alone {
   double loss() {
     runner.run_gradients();
     runner.synchronize();
-    return runner.local_loss();
+    return local_loss(runner);
   }
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> self;

@@ -59,7 +59,7 @@ void expect_ordered_capture(Cut const& p) {
   runner.initialize(1);
   runner.run_gradients();
   runner.run_optimizer(1);
-  double const loss = runner.local_loss();
+  double const loss = local_loss(runner);
   static_cast<void>(emulation::take_races());
   runner.capture_graph(2);
   runner.launch_graph();
@@ -70,7 +70,7 @@ void expect_ordered_capture(Cut const& p) {
   runner.synchronize();
   EXPECT_EQ(joined(emulation::take_races()), "");
   if (loss != 0) {
-    EXPECT_NE(runner.local_loss(), loss) << "the captured step updated no weight";
+    EXPECT_NE(local_loss(runner), loss) << "the captured step updated no weight";
   }
 }
 

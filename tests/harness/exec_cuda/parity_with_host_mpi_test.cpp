@@ -39,7 +39,7 @@ void expect_same_step(ModelConfig const& model, Dtype precision) {
   }
   // fp32 sums in another order; in bf16 every stored activation and score may round the other way.
   double const limit = precision == Dtype::f32 ? 2e-3 : 0.35;
-  EXPECT_NEAR(on_gpu.local_loss(), on_cpu.local_loss(), (precision == Dtype::f32 ? 1e-5 : 1e-2) * on_cpu.local_loss());
+  EXPECT_NEAR(local_loss(on_gpu), local_loss(on_cpu), (precision == Dtype::f32 ? 1e-5 : 1e-2) * local_loss(on_cpu));
   StepProgram const& program = on_cpu.program();
   for (Parameter const& p : program.parameters) typical = std::max(typical, rms(on_cpu.read(p.gradient)));
   ASSERT_GT(typical, 0);
