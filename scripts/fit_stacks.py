@@ -24,8 +24,6 @@ from tool import Parser, run
 ROOT = steps.ROOT
 STACKS = os.path.join(ROOT, "bench/systems/stacks")
 SEED = "shardbench 1"
-ATTENTION = ("attention_efficiency", "attention_backward_efficiency")
-BACKWARD = 0.84  # rate of fused attention backward over forward (flash attention 2, arXiv 2307.08691, its charts)
 # Systems of each generation of devices: what is fitted to one is of all.
 SYSTEMS = {"a100": ["a100-80gb-sxm", "aws-p4d", "a100-4x200g"], "h100": ["h100-sxm", "aws-p5", "h200-sxm", "h800"],
            "b200": ["b200", "gb200-nvl72"]}
@@ -72,8 +70,9 @@ PARAMETERS = [
               {"torch": 1.25, "megatron": 1.1, "fused": 1}, least=0.5, family="traffic", sure=0.001),
     Parameter("norm_traffic", "times", "memory traffic of norms made of many kernels over ours",
               lambda r: "eager" if r["stack"] in EAGER_NORM else None, {"eager": 8}, least=1, family="traffic", sure=0.001),
-    Parameter("attention_efficiency", "share", "of the dense peak that fused attention reaches forward", lambda r: FLASH.get(r["stack"]),
-              {"flash-1": 0.32, "flash-2": 0.376, "te": 0.53}, True, 0.05, 1, sure=0.05),
+    # Of flash attention 1 over 2: arXiv 2307.08691, its charts.
+    Parameter("attention_factor", "times", "rate of fused attention over the device's measured kernels", lambda r: FLASH.get(r["stack"]),
+              {"flash-1": 0.6, "flash-2": 1, "te": 1}, True, 0.1, 3, sure=0.05),
     Parameter("warp_mma_share", "share", "of a device's attention rate that kernels written for Ampere reach", older_kernel,
               {"h100": 0.55}, True, 0.05, 1, sure=0.02, of_device=True),
     Parameter("host_us", "us", "time of the host to launch one of our operations",
@@ -130,10 +129,9 @@ class StackFiles:
             if key[0] == "sustained":
                 text = with_number(text, "gemm_derate", value / sustained_now(row))
             elif key[0] == "warp_mma_share":
-                for name in ATTENTION:
-                    text = with_number(text, name, min(1, value / device_number(row, key[0], 1) * number_in(text, name)))
+                text = with_number(text, "attention_factor", value / device_number(row, key[0], 1) * number_in(text, "attention_factor"))
             else:
-                text = with_stack_number(text, key[0], value)
+                text = with_number(text, key[0], value)
         path = os.path.join(self.folder, hashlib.sha256(text.encode()).hexdigest()[:16] + ".yaml")
         if not os.path.exists(path):
             with open(path, "w", encoding="utf-8") as file:
@@ -150,11 +148,6 @@ def with_number(text, name, value):
     line = f"{name}: {value:.5g}"
     changed, count = re.subn(rf"^{name}: .*$", line, text, flags=re.M)
     return changed if count else text + line + "\n"
-
-
-def with_stack_number(text, name, value):
-    text = with_number(text, name, value)
-    return with_number(text, ATTENTION[1], rounded(BACKWARD * value)) if name == ATTENTION[0] else text
 
 
 def rounded(value):
@@ -324,19 +317,19 @@ def users_of(rows):
     return count, sources
 
 
-def write_stacks(values, rows):
-    """Puts the numbers into the stacks that the rows are of and into their systems."""
+def write_stacks(values, rows, published):
+    """Puts the numbers into every stack that published rows are of; those of which none is fitted share their groups' too."""
     count, sources = users_of(rows)
-    for stack in sorted({r["stack"] for r in rows}):
+    for stack in sorted({r["stack"] for r in published}):
         path = os.path.join(STACKS, stack + ".yaml")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        keys = sorted({k for r in rows if r["stack"] == stack for k in keys_of(r)})
+        keys = sorted({k for r in published if r["stack"] == stack for k in keys_of(r)})
         told = []
         for key in keys:
-            if FAMILY[key[0]].of_device:
+            if FAMILY[key[0]].of_device or key not in count:
                 continue
-            text = with_stack_number(text, key[0], rounded(values[key]))
+            text = with_number(text, key[0], rounded(values[key]))
             told.append(f"{key[0]} ({FAMILY[key[0]].unit}; {count[key]} rows of {', '.join(sorted(sources[key]))})")
         text = re.sub(r" Fitted by scripts/fit_stacks.py: [^']*'", "'", text)
         text = re.sub(r"^(source: '[^']*)'$", lambda m: f"{m.group(1)} Fitted by scripts/fit_stacks.py: {'; '.join(told)}'", text, flags=re.M)
@@ -372,7 +365,8 @@ def main(words):
     parser.add_argument("--write", action="store_true", help="put the numbers into bench/systems and results/accuracy")
     parser.add_argument("--folds", action="store_true", help="write only what is fitted without each source")
     arguments = parser.parse_args(words)
-    rows = [r for r in steps.read_rows() if fitted(r)]
+    published = steps.read_rows()
+    rows = [r for r in published if fitted(r)]
     values = shipped_values(rows)
     with tempfile.TemporaryDirectory() as folder:
         files = StackFiles(folder)
@@ -386,7 +380,7 @@ def main(words):
         print(f"{key[0]:<20} {key[1]:<15} {value:8.3f} {FAMILY[key[0]].unit:<6} {count.get(key, 0):4} rows of {len(used.get(key, ()))} sources; "
               f"{min(w[key] for w in without.values()):.3f} to {max(w[key] for w in without.values()):.3f} without one")
     if arguments.write:
-        write_stacks(values, rows)
+        write_stacks(values, rows, published)
         write_systems(values, rows)
     if arguments.write or arguments.folds:
         write_without(WITHOUT, without)

@@ -10,7 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   });
   fuzz::try_read(data, size, [](std::string_view text) {
     SoftwareStack const stack = parse_software_stack(text, "stack.yaml");
-    fuzz::require(stack.attention_efficiency > 0, "a stack has an attention");
+    fuzz::require(stack.attention_factor > 0 && stack.attention_efficiency >= 0 && stack.gemm_derate > 0,
+                  "rates of a stack are rates");
   });
   return 0;
 }

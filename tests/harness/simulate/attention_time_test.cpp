@@ -127,7 +127,7 @@ TEST(AttentionTime, AStackStatesAFactorOrAShareOrTheDeviceHasToKnow) {
   SystemProfile system = load_system("h100-sxm");
   SoftwareStack stack = load_stack("te-2025");
   stack.gap_us = 0, system.device.launch_us = 0;
-  stack.attention_efficiency = stack.attention_backward_efficiency = 0;
+  stack.attention_factor = 1;
   double const device = attention_ms(64, system, stack);
   stack.attention_factor = 0.5;
   EXPECT_DOUBLE_EQ(attention_ms(64, system, stack), 2 * device);
